@@ -201,6 +201,7 @@ public:
     return state;
   }
   /// `while (condition(state)) state = body(state);`. Returns the last state.
+  /// `condition` may take a reference and change the state.
   template <typename State, typename Condition, typename Body>
   State whileLoop(State state, Condition condition, Body body) {
     llvm::SmallVector<mlir::Value> init;
@@ -213,15 +214,16 @@ public:
       mlir::Block *block = b.createBlock(&region, {}, types, locations);
       mlir::ValueRange values = block->getArguments();
       carried::unpack(state, b, values);
-      return block;
     };
-    mlir::Block *before = enter(loop.getBefore());
-    mlir::scf::ConditionOp::create(b, condition(state), before->getArguments());
+    enter(loop.getBefore());
+    Flag goesOn = condition(state);
+    llvm::SmallVector<mlir::Value> passed, next;
+    carried::pack(state, passed);
+    mlir::scf::ConditionOp::create(b, goesOn, passed);
     enter(loop.getAfter());
-    State next = body(state);
-    llvm::SmallVector<mlir::Value> yielded;
-    carried::pack(next, yielded);
-    mlir::scf::YieldOp::create(b, yielded);
+    state = body(state);
+    carried::pack(state, next);
+    mlir::scf::YieldOp::create(b, next);
     mlir::ValueRange results = loop.getResults();
     carried::unpack(state, b, results);
     return state;

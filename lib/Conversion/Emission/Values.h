@@ -102,6 +102,15 @@ public:
     return compare(mlir::arith::CmpIPredicate::ult, y);
   }
   Flag isBelow(int64_t y) const { return isBelow(like(y)); }
+  /// An i32, zero-extended.
+  IntegerValue<int64_t> toI64() const {
+    return {*b,
+            mlir::arith::ExtUIOp::create(*b, shaped(b->getI64Type()), *this)};
+  }
+  /// Number of bits that are 1.
+  IntegerValue popcount() const {
+    return {*b, mlir::math::CtPopOp::create(*b, *this)};
+  }
 
   template <typename Op>
   IntegerValue apply(IntegerValue y) const {

@@ -44,6 +44,16 @@ void tieValues(mlir::ImplicitLocOpBuilder &b, llvm::MutableArrayRef<T> values) {
 llvm::SmallVector<mlir::Value> tieNumbers(mlir::ImplicitLocOpBuilder &b,
                                           mlir::ValueRange numbers);
 
+/// A copy of one such value.
+inline I32 tieWord(I32 word) {
+  mlir::Value value = word;
+  return {word.builder(), tieWords(word.builder(), value).front()};
+}
+inline I64 tieNumber(I64 number) {
+  mlir::Value value = number;
+  return {number.builder(), tieNumbers(number.builder(), value).front()};
+}
+
 /// Copy of a global address. LLVM would otherwise sink the computation of an
 /// address into the only branch that needs it, and ptxas predicates no branch
 /// of more than a few instructions.

@@ -56,19 +56,34 @@ void ThreadEmitter::barrierOf(Value number, int64_t threads) {
                           NVVM::BarrierReductionAttr(), Value());
 }
 
+I32 ThreadEmitter::numCtas() {
+  return {b, NVVM::GridDimXOp::create(b, b.getI32Type())};
+}
+
+I64 ThreadEmitter::clock() {
+  return {b, NVVM::GlobalTimerOp::create(b, b.getI64Type())};
+}
+
 void ThreadEmitter::forThreads(Value begin, Value end,
                                function_ref<void(Value)> body) {
   forLoop(add(begin, toIndex(threadNumber)), end, threads, body);
 }
 
-I32 ThreadEmitter::numCtas() {
-  return {b, NVVM::GridDimXOp::create(b, b.getI32Type())};
+//===----------------------------------------------------------------------===//
+// Integers
+//===----------------------------------------------------------------------===//
+
+I64 ThreadEmitter::i64(int64_t value) {
+  return {b, arith::ConstantOp::create(b, b.getI64IntegerAttr(value))};
 }
-
-//===----------------------------------------------------------------------===//
-// i32
-//===----------------------------------------------------------------------===//
-
+I64 ThreadEmitter::toI64(Index x) {
+  return {b, arith::IndexCastOp::create(b, b.getI64Type(), x)};
+}
+I32 ThreadEmitter::lowestBit(I32 mask) {
+  // No branch for a zero operand.
+  return {b, LLVM::CountTrailingZerosOp::create(b, b.getI32Type(), mask,
+                                                /*is_zero_poison=*/true)};
+}
 Index ThreadEmitter::toIndex(Value x) {
   return {b, arith::IndexCastUIOp::create(b, b.getIndexType(), x)};
 }
@@ -224,6 +239,11 @@ Value ThreadEmitter::address(Value memref, ValueRange indices) {
   return LLVM::GEPOp::create(b, pointer,
                              converter.convertType(type.getElementType()), base,
                              ArrayRef<LLVM::GEPArg>{linear});
+}
+
+Value ThreadEmitter::baseAddress(Value memref) {
+  auto rank = cast<MemRefType>(memref.getType()).getRank();
+  return address(memref, SmallVector<Value>(rank, index(0)));
 }
 
 Value ThreadEmitter::advance(Value pointer, Value bytes) {

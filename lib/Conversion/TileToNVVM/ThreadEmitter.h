@@ -28,10 +28,12 @@ public:
 
   int64_t getNumThreads() const { return threads; }
   int64_t getNumWarps() const;
+  /// CTAs of the launch.
+  I32 numCtas();
+  /// Time in ns, of a clock that all threads share.
+  I64 clock();
   /// Index of the thread in its CTA, i32.
   I32 thread() const { return threadNumber; }
-  /// The number of CTAs, read at this point.
-  I32 numCtas();
   /// The thread's warp and its lane; i32.
   I32 warp() const { return warpNumber; }
   I32 lane() const { return laneNumber; }
@@ -50,8 +52,12 @@ public:
   void forThreads(mlir::Value begin, mlir::Value end,
                   llvm::function_ref<void(mlir::Value)> body);
 
-  //===--- i32 ---===//
+  //===--- Integers ---===//
 
+  I64 i64(int64_t value);
+  I64 toI64(Index x);
+  /// Index of the lowest bit that is 1; there must be one.
+  I32 lowestBit(I32 mask);
   Index toIndex(mlir::Value x);
   I32 toI32(mlir::Value x);
   I32 divide(mlir::Value x, int64_t y);
@@ -84,9 +90,8 @@ public:
     return {b, broadcast(static_cast<mlir::Value>(value), lane)};
   }
   template <typename T>
-  T getFromLane(T value, I32 lane) {
-    return {b, getFromLane(static_cast<mlir::Value>(value),
-                           static_cast<mlir::Value>(lane))};
+  T getFromLane(T value, mlir::Value lane) {
+    return {b, getFromLane(static_cast<mlir::Value>(value), lane)};
   }
   /// Maximum or minimum i32 of the warp, in all lanes.
   I32 warpMax(mlir::Value value);
@@ -109,6 +114,8 @@ public:
   mlir::Value dynamicShared();
   /// The address of an element of a kernel's argument, `!llvm.ptr<1>`.
   mlir::Value address(mlir::Value memref, mlir::ValueRange indices);
+  /// The address of its first element.
+  mlir::Value baseAddress(mlir::Value memref);
   /// `pointer` moved by bytes; `bytes` is i32 or i64.
   mlir::Value advance(mlir::Value pointer, mlir::Value bytes);
   mlir::Value advance(mlir::Value pointer, int64_t bytes);
