@@ -17,9 +17,6 @@
 #include "../../ThreadEmitter.h"
 #include "moec/Analysis/Sm80.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-
 using namespace mlir;
 using namespace moec;
 
@@ -38,29 +35,29 @@ private:
   /// A warp's remaining slots, and the sum so far.
   struct Progress {
     /// Bit j: lane j has a slot that is not added yet.
-    Value left;
-    /// A vector of f32.
-    Value sum;
+    I32 left;
+    /// A vector.
+    F32 sum;
+    auto fields() { return std::tie(left, sum); }
   };
   /// The slots that a warp's lanes hold: `first`, `first + 1`, ...
   struct Slots {
-    Value token, first;
+    Index token, first;
     /// The lane's position.
-    Value position;
+    I32 position;
   };
 
-  Slots loadSlots(Value token, Value first);
+  Slots loadSlots(Index token, Index first);
   /// The token's sum; `slots` are its first ones.
-  Value reduce(const Slots &slots);
-  Value addSlots(Value sum, const Slots &slots);
+  F32 reduce(const Slots &slots);
+  F32 addSlots(F32 sum, const Slots &slots);
   /// Adds the first `count` remaining slots.
   Progress addRows(Progress progress, const Slots &slots, int64_t count);
-  Value addRow(Value sum, Value row, Value position, Value weight);
-  Value loadRow(Value position);
-  Value isRow(Value position) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position,
-                                 emitter.i32(0));
-  }
+  F32 addRow(F32 sum, Value row, I32 position, F32 weight);
+  Value loadRow(I32 position);
+  /// Values of the type of a loaded row, without a meaning.
+  Value makeAnyRow(I32 position);
+  F32 zeros() { return {b, emitter.splat(0.0, lanes)}; }
 
   ThreadEmitter &emitter;
   ImplicitLocOpBuilder &b;
@@ -68,11 +65,10 @@ private:
   Value rows, position, identity, identityWeights, addend, numValidTokens,
       result;
   int64_t lanes, topK;
-  Type sumType;
   /// The thread's first column.
-  Value column;
+  Index column;
   /// The elements of `identity` in these columns; null without it.
-  Value self;
+  F32 self;
 };
 
 Sm80GatherReduce::Sm80GatherReduce(tile::GatherReduceOp op,
@@ -86,17 +82,27 @@ Sm80GatherReduce::Sm80GatherReduce(tile::GatherReduceOp op,
       addend(emitter.operand(op.getAddend())),
       numValidTokens(op.getNumValidTokens()),
       result(emitter.operand(op.getResult())), lanes(config.getVectorWidth()),
-      topK(getColumns(position)),
-      sumType(emitter.vectorType(b.getF32Type(), lanes)) {}
+      topK(getColumns(position)) {}
 
-Sm80GatherReduce::Slots Sm80GatherReduce::loadSlots(Value token, Value first) {
+Sm80GatherReduce::Slots Sm80GatherReduce::loadSlots(Index token, Index first) {
   // Lanes without a slot load the last one, and do not vote for it.
-  Value slot = emitter.add(first, emitter.toIndex(emitter.lane()));
-  Value safe = emitter.min(slot, emitter.index(topK - 1));
+  Index slot = first + emitter.toIndex(emitter.lane());
+  Index safe = min(slot, topK - 1);
   return {token, first, emitter.loadI32(position, {token, safe})};
 }
 
-Value Sm80GatherReduce::loadRow(Value position) {
+/// With constants LLVM would convert to f32 in both branches.
+Value Sm80GatherReduce::makeAnyRow(I32 position) {
+  Type element = getElementType(rows);
+  Type bits = b.getIntegerType(element.getIntOrFloatBitWidth());
+  Value any = position;
+  if (bits != any.getType())
+    any = arith::TruncIOp::create(b, bits, any);
+  return emitter.splat(arith::BitcastOp::create(b, element, any).getResult(),
+                       lanes);
+}
+
+Value Sm80GatherReduce::loadRow(I32 position) {
   auto load = [&] {
     Value row = arith::IndexCastOp::create(b, b.getIndexType(), position);
     // Kept in the stored type: a conversion to f32 here would wait for the
@@ -105,173 +111,128 @@ Value Sm80GatherReduce::loadRow(Value position) {
   };
   if (!identity)
     return load();
-  auto type = VectorType::get(lanes, getElementType(rows));
-  // Unused values. With constants LLVM would convert to f32 in both branches.
-  auto noRow = [&] {
-    Type element = type.getElementType();
-    Type bits = b.getIntegerType(element.getIntOrFloatBitWidth());
-    Value any = position;
-    if (bits != any.getType())
-      any = arith::TruncIOp::create(b, bits, any);
-    Value value = arith::BitcastOp::create(b, element, any);
-    return SmallVector<Value>{vector::BroadcastOp::create(b, type, value)};
-  };
-  return emitter.choose(
-      isRow(position), type, [&] { return SmallVector<Value>{load()}; },
-      noRow)[0];
+  return emitter.choose(position >= 0, load,
+                        [&] { return makeAnyRow(position); });
 }
 
-Value Sm80GatherReduce::addRow(Value sum, Value row, Value position,
-                               Value weight) {
-  auto add = [&] {
-    return arith::AddFOp::create(b, sum, castFloat(b, row, b.getF32Type()));
-  };
+F32 Sm80GatherReduce::addRow(F32 sum, Value row, I32 position, F32 weight) {
+  auto add = [&] { return sum + F32(b, castFloat(b, row, b.getF32Type())); };
   if (!identity)
     return add();
-  auto addSelf = [&] {
-    Value product =
-        arith::MulFOp::create(b, self, emitter.splat(weight, lanes));
-    return SmallVector<Value>{arith::AddFOp::create(b, sum, product)};
-  };
-  return emitter.choose(
-      isRow(position), sumType, [&] { return SmallVector<Value>{add()}; },
-      addSelf)[0];
+  return emitter.choose(position >= 0, add, [&] {
+    return sum + self * F32(b, emitter.splat(weight, lanes));
+  });
 }
 
 Sm80GatherReduce::Progress Sm80GatherReduce::addRows(Progress progress,
                                                      const Slots &slots,
                                                      int64_t count) {
-  SmallVector<Value> positions, loaded, weights;
+  SmallVector<I32> positions;
+  SmallVector<F32> weights;
+  SmallVector<Value> loaded;
   for (int64_t i = 0; i < count; ++i) {
-    // At least `count` bits are set, so skip the branch for a zero operand.
-    Value lane = LLVM::CountTrailingZerosOp::create(
-        b, b.getI32Type(), progress.left, /*is_zero_poison=*/true);
-    Value below = arith::SubIOp::create(b, progress.left, emitter.i32(1));
-    progress.left = arith::AndIOp::create(b, progress.left, below);
+    I32 lane = emitter.lowestBit(progress.left);
+    progress.left = progress.left & (progress.left - 1);
     positions.push_back(emitter.getFromLane(slots.position, lane));
-    Value weight;
+    F32 weight;
     if (identity) {
-      Value slot = emitter.add(slots.first, emitter.toIndex(lane));
+      Index slot = slots.first + emitter.toIndex(lane);
       weight = emitter.loadF32(identityWeights, {slots.token, slot});
     }
     weights.push_back(weight);
   }
-  for (Value position : positions)
+  for (I32 position : positions)
     loaded.push_back(loadRow(position));
   for (auto [position, row, weight] : llvm::zip(positions, loaded, weights))
     progress.sum = addRow(progress.sum, row, position, weight);
   return progress;
 }
 
-Value Sm80GatherReduce::addSlots(Value sum, const Slots &slots) {
-  Value counts = isRow(slots.position);
-  if (identity) {
-    Value isIdentity = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                             slots.position, emitter.i32(-2));
-    counts = arith::OrIOp::create(b, counts, isIdentity);
-  }
-  if (topK % sm80::kWarp) {
-    Value slot = emitter.add(slots.first, emitter.toIndex(emitter.lane()));
-    Value exists = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, slot,
-                                         emitter.index(topK));
-    counts = arith::AndIOp::create(b, counts, exists);
-  }
-  Value left = emitter.ballot(counts);
-  Value count = math::CtPopOp::create(b, left);
+F32 Sm80GatherReduce::addSlots(F32 sum, const Slots &slots) {
+  Flag counts = slots.position >= 0;
+  if (identity)
+    counts = counts | (slots.position == -2);
+  if (topK % sm80::kWarp)
+    counts = counts & (slots.first + emitter.toIndex(emitter.lane()) < topK);
+  I32 left = emitter.ballot(counts);
+  I32 count = left.popcount();
   int64_t most = std::min(topK, sm80::kWarp);
   Progress progress{left, sum};
-  auto values = [](Progress progress) {
-    return SmallVector<Value>{progress.left, progress.sum};
-  };
   int64_t rows = kRowsAtOnce;
   if (most >= 2 * kRowsAtOnce) {
-    Value steps = emitter.divide(count, kRowsAtOnce);
-    SmallVector<Value> last = emitter.forLoop(
-        emitter.index(0), emitter.toIndex(steps), 1, values(progress),
-        [&](Value, ValueRange carried) {
-          return values(addRows({carried[0], carried[1]}, slots, kRowsAtOnce));
-        });
-    progress = {last[0], last[1]};
+    progress =
+        emitter.loop(emitter.index(0), emitter.toIndex(count / kRowsAtOnce), 1,
+                     progress, [&](Index, const Progress &progress) {
+                       return addRows(progress, slots, kRowsAtOnce);
+                     });
     rows /= 2;
   }
   // The remainder takes 8, then 4, then 2, then 1.
-  for (; rows; rows /= 2) {
-    if (rows > most)
-      continue;
-    Value bit = arith::AndIOp::create(b, count, emitter.i32(rows));
-    Value has =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, emitter.i32(0));
-    SmallVector<Value> last = emitter.choose(
-        has, {b.getI32Type(), sumType},
-        [&] { return values(addRows(progress, slots, rows)); },
-        [&] { return values(progress); });
-    progress = {last[0], last[1]};
-  }
+  for (; rows; rows /= 2)
+    if (rows <= most)
+      progress = emitter.choose((count & rows) != 0,
+                                [&] { return addRows(progress, slots, rows); },
+                                [&] { return progress; });
   return progress.sum;
 }
 
-Value Sm80GatherReduce::reduce(const Slots &slots) {
+F32 Sm80GatherReduce::reduce(const Slots &slots) {
   auto loadOnce = [&](Value memref) {
-    return memref ? emitter.loadVector(memref, {slots.token, column}, lanes)
-                  : Value();
+    return memref ? F32(b, emitter.loadVector(memref, {slots.token, column},
+                                              lanes))
+                  : F32();
   };
   self = loadOnce(identity);
-  Value last = loadOnce(addend);
-  Value sum = addSlots(emitter.splat(0.0, lanes), slots);
+  F32 last = loadOnce(addend);
+  F32 sum = addSlots(zeros(), slots);
   if (topK > sm80::kWarp)
-    sum = emitter.forLoop(emitter.index(sm80::kWarp), emitter.index(topK),
-                          sm80::kWarp, sum, [&](Value first, ValueRange sums) {
-                            Slots more = loadSlots(slots.token, first);
-                            return SmallVector<Value>{addSlots(sums[0], more)};
-                          })[0];
-  return last ? arith::AddFOp::create(b, sum, last) : sum;
+    sum = emitter.loop(emitter.index(sm80::kWarp), emitter.index(topK),
+                       sm80::kWarp, sum, [&](Index first, F32 sum) {
+                         return addSlots(sum, loadSlots(slots.token, first));
+                       });
+  return last ? sum + last : sum;
 }
 
 void Sm80GatherReduce::emit() {
   int64_t columns = getColumns(result), panel = config.getColumnsPerCta();
-  Value panels = emitter.index(llvm::divideCeil(columns, panel));
-  Value begin = arith::DivUIOp::create(b, emitter.cta(), panels);
-  Value first = arith::RemUIOp::create(b, emitter.cta(), panels);
-  Value offset = emitter.mul(emitter.toIndex(emitter.thread()), lanes);
-  column = emitter.add(emitter.mul(first, panel), offset);
-  Value hasColumns;
+  auto panels = int64_t(llvm::divideCeil(columns, panel));
+  Index begin = emitter.cta() / panels;
+  Index first = emitter.cta() % panels;
+  Index offset = emitter.toIndex(emitter.thread()) * lanes;
+  column = first * panel + offset;
+  Flag hasColumns;
   if (columns % panel) {
     // All lanes of a warp must vote, so lanes without columns take part.
-    hasColumns = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, column,
-                                       emitter.index(columns));
-    column = emitter.min(column, emitter.index(columns - lanes));
+    hasColumns = column.isBelow(columns);
+    column = min(column, columns - lanes);
   }
-  Value valid = emitter.validTokens(numValidTokens);
+  Index valid = emitter.validTokens(numValidTokens);
   auto getTotal = [&](const Slots &slots) {
     if (!numValidTokens)
       return reduce(slots);
-    Value isValid =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, slots.token, valid);
     return emitter.choose(
-        isValid, sumType, [&] { return SmallVector<Value>{reduce(slots)}; },
-        [&] { return SmallVector<Value>{emitter.splat(0.0, lanes)}; })[0];
+        slots.token < valid, [&] { return reduce(slots); },
+        [&] { return zeros(); });
   };
-  Value lastToken =
-      arith::SubIOp::create(b, emitter.tokens(), emitter.index(1));
-  Value zero = emitter.index(0);
-  emitter.forLoop(begin, emitter.tokens(), config.getTokenStride(),
-                  loadSlots(begin, zero).position,
-                  [&](Value token, ValueRange carried) {
-                    // Prefetch the next token's positions while this one's rows
-                    // are added.
-                    Value next = emitter.add(token, config.getTokenStride());
-                    Value nextPosition =
-                        loadSlots(emitter.min(next, lastToken), zero).position;
-                    Value total = getTotal({token, zero, carried[0]});
-                    auto store = [&] {
-                      emitter.storeVector(total, result, {token, column});
-                    };
-                    if (hasColumns)
-                      emitter.ifThen(hasColumns, store);
-                    else
-                      store();
-                    return SmallVector<Value>{nextPosition};
-                  });
+  Index lastToken = emitter.tokens() - 1;
+  Index zero = emitter.index(0);
+  emitter.loop(begin, emitter.tokens(), config.getTokenStride(),
+               loadSlots(begin, zero).position, [&](Index token, I32 position) {
+                 // Prefetch the next token's positions while this one's rows
+                 // are added.
+                 Index next = token + config.getTokenStride();
+                 I32 nextPosition =
+                     loadSlots(min(next, lastToken), zero).position;
+                 F32 total = getTotal({token, zero, position});
+                 auto store = [&] {
+                   emitter.storeVector(total, result, {token, column});
+                 };
+                 if (hasColumns.isNull())
+                   store();
+                 else
+                   emitter.ifThen(hasColumns, store);
+                 return nextPosition;
+               });
 }
 
 } // namespace

@@ -31,9 +31,9 @@ private:
   void copyInOrder(Value from, Value to, Value columns, int64_t width,
                    int64_t elementBytes);
   /// Copies this lane's chunks `first`, `first + 32`, ... below `count`.
-  void copyPieces(Value from, Value to, Value first, int64_t count,
+  void copyChunks(Value from, Value to, I32 first, int64_t count,
                   int64_t bytes);
-  Type getPieceType(int64_t bytes) {
+  Type getChunkType(int64_t bytes) {
     constexpr int64_t wordBytes = 4;
     if (bytes <= wordBytes)
       return b.getIntegerType(8 * bytes);
@@ -45,39 +45,37 @@ private:
   ImplicitLocOpBuilder &b;
 };
 
-void Sm80GatherRows::copyPieces(Value from, Value to, Value first,
-                                int64_t count, int64_t bytes) {
-  SmallVector<Value> offsets, pieces;
+void Sm80GatherRows::copyChunks(Value from, Value to, I32 first, int64_t count,
+                                int64_t bytes) {
+  SmallVector<I32> offsets;
+  SmallVector<Value> chunks;
   for (int64_t i = 0; i < count; ++i) {
-    offsets.push_back(emitter.scale(first, bytes, i * sm80::kWarp * bytes));
-    pieces.push_back(emitter.load(getPieceType(bytes),
+    offsets.push_back(first * bytes + i * sm80::kWarp * bytes);
+    chunks.push_back(emitter.load(getChunkType(bytes),
                                   emitter.advance(from, offsets[i]), bytes));
   }
-  for (auto [piece, offset] : llvm::zip(pieces, offsets))
-    emitter.store(piece, emitter.advance(to, offset), bytes);
+  for (auto [chunk, offset] : llvm::zip(chunks, offsets))
+    emitter.store(chunk, emitter.advance(to, offset), bytes);
 }
 
 void Sm80GatherRows::copyRow(Value from, Value to, int64_t rowBytes) {
   constexpr int64_t maxBytes = 16, maxAtOnce = 8;
   int64_t bytes = std::min(maxBytes, rowBytes & -rowBytes);
-  int64_t pieces = rowBytes / bytes;
-  int64_t rounds = pieces / sm80::kWarp, rest = pieces % sm80::kWarp;
+  int64_t chunks = rowBytes / bytes;
+  int64_t rounds = chunks / sm80::kWarp, rest = chunks % sm80::kWarp;
   int64_t last = rounds % maxAtOnce;
-  Value lane = emitter.lane();
+  I32 lane = emitter.lane();
   if (rounds > last)
-    emitter.forLoop(
-        emitter.index(0), emitter.index((rounds - last) * sm80::kWarp),
-        maxAtOnce * sm80::kWarp, [&](Value first) {
-          Value own = arith::AddIOp::create(b, emitter.toI32(first), lane);
-          copyPieces(from, to, own, maxAtOnce, bytes);
-        });
+    emitter.loop(emitter.index(0), emitter.index((rounds - last) * sm80::kWarp),
+                 maxAtOnce * sm80::kWarp, [&](Index first) {
+                   I32 own = emitter.toI32(first) + lane;
+                   copyChunks(from, to, own, maxAtOnce, bytes);
+                 });
   if (last)
-    copyPieces(from, to, emitter.scale(lane, 1, (rounds - last) * sm80::kWarp),
-               last, bytes);
+    copyChunks(from, to, lane + (rounds - last) * sm80::kWarp, last, bytes);
   if (rest)
-    emitter.ifThen(emitter.isLess(lane, emitter.i32(rest)), [&] {
-      copyPieces(from, to, emitter.scale(lane, 1, rounds * sm80::kWarp), 1,
-                 bytes);
+    emitter.ifThen(lane < rest, [&] {
+      copyChunks(from, to, lane + rounds * sm80::kWarp, 1, bytes);
     });
 }
 
@@ -87,55 +85,48 @@ void Sm80GatherRows::copyInOrder(Value from, Value to, Value columns,
   int64_t rowBytes = width * elementBytes;
   int64_t bytes = std::min(maxBytes, rowBytes & -rowBytes);
   int64_t lanes = std::max<int64_t>(1, bytes / elementBytes);
-  int64_t pieces = width / lanes;
+  int64_t chunks = width / lanes;
   Type element = b.getIntegerType(8 * elementBytes);
-  auto copyPiece = [&](Value piece) {
+  auto copyChunk = [&](I32 chunk) {
     SmallVector<Value> elements;
     for (int64_t first = 0; first < lanes; first += perLoad) {
       int64_t count = std::min(perLoad, lanes - first);
-      Value numbers = emitter.load(
-          VectorType::get(count, b.getI32Type()),
-          emitter.advance(columns, emitter.scale(piece, lanes * numberBytes,
-                                                 first * numberBytes)),
-          count * numberBytes);
+      Value numbers =
+          emitter.load(VectorType::get(count, b.getI32Type()),
+                       emitter.advance(columns, chunk * (lanes * numberBytes) +
+                                                    first * numberBytes),
+                       count * numberBytes);
       for (int64_t i = 0; i < count; ++i) {
-        Value column = emitter.toI32(
+        I32 column = emitter.toI32(
             toColumn(emitter, vector::ExtractOp::create(b, numbers, i), width));
-        elements.push_back(emitter.load(
-            element, emitter.advance(from, emitter.scale(column, elementBytes)),
-            elementBytes));
+        elements.push_back(
+            emitter.load(element, emitter.advance(from, column * elementBytes),
+                         elementBytes));
       }
     }
     Value made = vector::FromElementsOp::create(
         b, VectorType::get(lanes, element), elements);
-    emitter.store(made, emitter.advance(to, emitter.scale(piece, bytes)),
-                  bytes);
+    emitter.store(made, emitter.advance(to, chunk * bytes), bytes);
   };
-  emitter.forLoop(
-      emitter.index(0), emitter.index(pieces), sm80::kWarp, [&](Value first) {
-        Value piece =
-            arith::AddIOp::create(b, emitter.toI32(first), emitter.lane());
-        emitter.ifThen(emitter.isLess(piece, emitter.i32(pieces)),
-                       [&] { copyPiece(piece); });
-      });
+  emitter.loop(emitter.index(0), emitter.index(chunks), sm80::kWarp,
+               [&](Index first) {
+                 I32 chunk = emitter.toI32(first) + emitter.lane();
+                 emitter.ifThen(chunk < chunks, [&] { copyChunk(chunk); });
+               });
 }
 
 void Sm80GatherRows::emit() {
   Value offsets = emitter.operand(op.getOffsets());
-  Value count = emitter.tokens();
+  Index count = emitter.tokens();
   if (offsets) {
     int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
     count = emitter.loadIndex(offsets, emitter.index(groups));
   }
-  Value row = emitter.add(
-      emitter.mul(
-          emitter.cta(),
-          cast<tile::Sm80GatherRowsAttr>(op.getConfigAttr()).getWarps()),
-      emitter.toIndex(emitter.warp()));
-  Value isThere =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, count);
-  emitter.ifThen(isThere, [&] {
-    Value source = row;
+  auto config = cast<tile::Sm80GatherRowsAttr>(op.getConfigAttr());
+  Index first = emitter.cta() * config.getWarps();
+  Index row = first + emitter.toIndex(emitter.warp());
+  emitter.ifThen(row < count, [&] {
+    Index source = row;
     if (Value rows = emitter.operand(op.getSource()))
       source = emitter.loadIndex(rows, ValueRange{row});
     Value zero = emitter.index(0), columns;

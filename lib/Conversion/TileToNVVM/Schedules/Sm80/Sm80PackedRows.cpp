@@ -14,7 +14,6 @@
 #include "../../ThreadEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Analysis/Exchange.h"
 #include "moec/Analysis/Sm80.h"
 #include "moert/PackedRows.h"
@@ -27,35 +26,17 @@ using moert::PackedRows;
 
 namespace {
 
-/// Base of the three emitters; numbers are of type index.
+/// Base of the three emitters.
 class PackedRowsEmitter : public ThreadEmitter {
 public:
   explicit PackedRowsEmitter(KernelBody body)
       : ThreadEmitter(body.func, body.kernel, body.threads) {}
 
-  Value isBelow(Value x, Value end) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, end);
-  }
-  Value isEqual(Value x, Value y) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
-  }
-  Value isBoth(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(b, condition, x, y);
-  }
-  Value countBits(Value word) { return math::CtPopOp::create(b, word); }
-
   /// The base address of a memref.
-  Value beginOf(Value argument) {
-    Value memref = operand(argument);
-    auto rank = cast<MemRefType>(memref.getType()).getRank();
-    return address(memref, SmallVector<Value>(rank, index(0)));
-  }
+  Value beginOf(Value argument) { return baseAddress(operand(argument)); }
   /// `pointer + row * bytes + more`.
-  Value at(Value pointer, Value row, int64_t bytes, Value more) {
-    Value offset = add(mul(row, bytes), more);
-    return advance(pointer,
-                   arith::IndexCastOp::create(b, b.getI64Type(), offset));
+  Value at(Value pointer, Index row, int64_t bytes, Index more) {
+    return advance(pointer, toI64(row * bytes + more));
   }
 };
 
@@ -67,74 +48,89 @@ public:
       : emitter(emitter), positions(emitter.operand(positions)),
         counts(emitter.operand(counts)),
         ranks(cast<MemRefType>(counts.getType()).getDimSize(0)) {
-    auto word = [&](int64_t i) -> Value {
-      Value loaded = memref::LoadOp::create(emitter.b, emitter.operand(header),
-                                            ValueRange{emitter.index(i)});
-      return arith::IndexCastOp::create(emitter.b, emitter.b.getIndexType(),
-                                        loaded);
+    auto word = [&](int64_t i) {
+      return emitter.toIndex(memref::LoadOp::create(
+          emitter.b, emitter.operand(header), ValueRange{emitter.index(i)}));
     };
     own = word(PackedRows::kPlace);
-    room = word(PackedRows::kRoom);
-    Value none = emitter.index(0);
-    hasRoom = emitter.isBelow(none, room);
-    // The capacity of a block, in rows.
-    most = emitter.select(hasRoom, room,
-                          emitter.index(std::numeric_limits<int32_t>::max()));
+    capacity = word(PackedRows::kRoom);
+    isLimited = emitter.index(0) < capacity;
+    mostRows = select(isLimited, capacity, std::numeric_limits<int32_t>::max());
   }
 
-  /// Calls `body` for each rank in turn, with carried values. The per-rank
-  /// fields below are set for it.
-  SmallVector<Value>
-  forRanks(Value row, ValueRange init,
-           llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
-    SmallVector<Value> carried{emitter.index(0)};
-    llvm::append_range(carried, init);
-    SmallVector<Value> last = emitter.forLoop(
-        emitter.index(0), emitter.index(ranks), 1, carried,
-        [&](Value rank, ValueRange values) {
-          begin = values.front();
-          isOwn = emitter.isEqual(rank, own);
-          position = emitter.loadIndex(
-              positions, emitter.add(emitter.mul(rank, emitter.tokens()), row));
-          goesThere = emitter.isBelow(emitter.index(-1), position);
-          Value rows = emitter.select(
-              hasRoom, room, emitter.loadIndex(counts, ValueRange{rank}));
-          SmallVector<Value> next{emitter.add(
-              begin, emitter.select(isOwn, emitter.index(0), rows))};
-          llvm::append_range(next, body(values.drop_front()));
-          return next;
-        });
-    return SmallVector<Value>(ArrayRef(last).drop_front());
+  /// A row at a destination rank.
+  struct Route {
+    /// Whether the row goes there, and its position among those that do.
+    Flag goesThere;
+    Index position;
+    /// Whether the rank is this one.
+    Flag isOwn;
+    /// The rank's first packed row.
+    Index begin;
+  };
+
+  /// Calls `body(route, state)` for each rank in turn.
+  template <typename State, typename Body>
+  State forRanks(Index row, State state, Body body) {
+    struct Carried {
+      Index begin;
+      State state;
+      auto fields() { return std::tie(begin, state); }
+    };
+    return emitter
+        .loop(emitter.index(0), emitter.index(ranks), 1,
+              Carried{emitter.index(0), state},
+              [&](Index rank, const Carried &carried) {
+                Route route;
+                route.begin = carried.begin;
+                route.isOwn = rank == own;
+                route.position =
+                    emitter.loadIndex(positions, rank * emitter.tokens() + row);
+                route.goesThere = emitter.index(-1) < route.position;
+                Index count = emitter.loadIndex(counts, ValueRange{rank});
+                Index rows = select(isLimited, capacity, count);
+                Index next =
+                    carried.begin + select(route.isOwn, emitter.index(0), rows);
+                return Carried{next, body(route, carried.state)};
+              })
+        .state;
   }
 
   /// The largest number of rows that go to one rank.
-  Value findMost() {
-    return emitter
-        .forLoop(
-            emitter.index(0), emitter.index(ranks), 1, {emitter.index(0)},
-            [&](Value rank, ValueRange largest) {
-              return SmallVector<Value>{emitter.max(
-                  largest[0], emitter.loadIndex(counts, ValueRange{rank}))};
-            })
-        .front();
+  Index findMost() {
+    return emitter.loop(
+        emitter.index(0), emitter.index(ranks), 1, emitter.index(0),
+        [&](Index rank, Index most) {
+          return max(most, emitter.loadIndex(counts, ValueRange{rank}));
+        });
   }
 
-  /// For all ranks.
-  Value own, room, hasRoom, most;
-  /// For the current rank: whether the row goes there, and its position among
-  /// those that do; whether the rank is this one; the address of its packed
-  /// rows.
-  Value goesThere, position, isOwn, begin;
+  /// Whether a block of packed rows has the row.
+  Flag isWithin(const Route &route) {
+    Flag fits = route.position < mostRows;
+    return route.isOwn | fits;
+  }
+  /// The rank's first row, in this rank's tensor or among the packed rows.
+  Index findBlock(const Route &route) {
+    return select(route.isOwn, own * emitter.tokens(), route.begin);
+  }
+
+  /// This rank; the capacity of a block of packed rows, in rows, or 0 if blocks
+  /// are as long as their rows need; whether it limits them.
+  Index own, capacity;
+  Flag isLimited;
 
 private:
   PackedRowsEmitter &emitter;
   Value positions, counts;
   int64_t ranks;
+  /// Rows that fit in a block.
+  Index mostRows;
 };
 
 /// A row as chunks that are copied whole.
-struct RowPieces {
-  explicit RowPieces(PackedRowsEmitter &emitter, MemRefType type) {
+struct RowChunks {
+  explicit RowChunks(PackedRowsEmitter &emitter, MemRefType type) {
     constexpr int64_t wordBytes = 4;
     ExchangedPart part = getExchangedPart(plan::CollectiveKind::AllGather,
                                           /*ranks=*/1, type);
@@ -142,17 +138,17 @@ struct RowPieces {
     count = part.pieces;
     OpBuilder &b = emitter.b;
     if (bytes <= wordBytes)
-      piece = b.getIntegerType(unsigned(CHAR_BIT * bytes));
+      chunk = b.getIntegerType(unsigned(CHAR_BIT * bytes));
     else
-      piece = VectorType::get(bytes / wordBytes, b.getI32Type());
+      chunk = VectorType::get(bytes / wordBytes, b.getI32Type());
     Type element = type.getElementType();
-    terms = VectorType::get(bytes * CHAR_BIT / element.getIntOrFloatBitWidth(),
-                            element);
+    elements = VectorType::get(
+        bytes * CHAR_BIT / element.getIntOrFloatBitWidth(), element);
   }
 
   int64_t bytes, count;
-  Type piece;
-  VectorType terms;
+  Type chunk;
+  VectorType elements;
 };
 
 } // namespace
@@ -166,112 +162,95 @@ namespace {
 class RouteRows {
 public:
   RouteRows(tile::RouteRowsOp op, KernelBody body)
-      : op(op), emitter(body), b(emitter.b), ids(emitter.operand(op.getIds())),
-        owners(emitter.operand(op.getOwners())),
-        positions(emitter.operand(op.getPositions())),
-        warps(emitter.getNumWarps()) {}
+      : op(op), emitter(body), ids(emitter.operand(op.getIds())),
+        owners(emitter.operand(op.getOwners())), warps(emitter.getNumWarps()) {}
 
   void emit() {
-    Value rows = emitter.tokens();
+    Index numRows = emitter.tokens();
     numValid = emitter.validTokens(op.getNumValidTokens());
     // In each iteration a warp takes one row per lane.
-    int64_t rowsOfTurn = warps * sm80::kWarp;
-    turns = arith::DivUIOp::create(b, emitter.add(rows, rowsOfTurn - 1),
-                                   emitter.index(rowsOfTurn));
-    Value warp = emitter.toIndex(emitter.warp());
-    first = emitter.add(emitter.mul(emitter.mul(warp, turns), sm80::kWarp),
-                        emitter.toIndex(emitter.lane()));
-    Value sums = emitter.scratch({warps}, b.getI32Type());
-    Value count = forTurns(
-        emitter.i32(0), [&](Value, Value, Value bits, Value counted) -> Value {
-          return arith::AddIOp::create(b, counted, emitter.countBits(bits));
-        });
-    Value isFirst =
-        emitter.isEqual(emitter.toIndex(emitter.lane()), emitter.index(0));
-    emitter.ifThen(isFirst,
+    iterations = divideUp(numRows, warps * sm80::kWarp);
+    Index warp = emitter.toIndex(emitter.warp());
+    first = warp * iterations * sm80::kWarp + emitter.toIndex(emitter.lane());
+    Value sums = emitter.scratch({warps}, emitter.b.getI32Type());
+    I32 count = forRows(emitter.i32(0), [&](const Rows &rows, I32 counted) {
+      return counted + rows.mask.popcount();
+    });
+    emitter.ifThen(emitter.toIndex(emitter.lane()) == 0,
                    [&] { emitter.storeI32(count, sums, ValueRange{warp}); });
     emitter.barrier();
-    Value before = sum(sums, emitter.index(0), warp);
-    forTurns(
-        before,
-        [&](Value row, Value goesThere, Value bits, Value counted) -> Value {
-          Value one = emitter.i32(1);
-          Value below = arith::SubIOp::create(
-              b, arith::ShLIOp::create(b, one, emitter.lane()), one);
-          Value position = arith::AddIOp::create(
-              b, counted,
-              emitter.countBits(arith::AndIOp::create(b, bits, below)));
-          emitter.ifThen(emitter.isBelow(row, rows), [&] {
-            emitter.storeI32(
-                emitter.select(goesThere, position, emitter.i32(-1)), positions,
-                ValueRange{emitter.add(emitter.mul(emitter.cta(), rows), row)});
-          });
-          return arith::AddIOp::create(b, counted, emitter.countBits(bits));
-        });
-    emitter.ifThen(
-        emitter.isEqual(emitter.toIndex(emitter.thread()), emitter.index(0)),
-        [&] {
-          emitter.storeI32(sum(sums, emitter.index(0), emitter.index(warps)),
-                           emitter.operand(op.getCounts()), {emitter.cta()});
-        });
+    I32 before = sum(sums, warp);
+    Value positions = emitter.operand(op.getPositions());
+    forRows(before, [&](const Rows &rows, I32 counted) {
+      I32 below = (emitter.i32(1) << emitter.lane()) - 1;
+      I32 position = counted + (rows.mask & below).popcount();
+      emitter.ifThen(rows.row < numRows, [&] {
+        emitter.storeI32(select(rows.goesThere, position, -1), positions,
+                         ValueRange{emitter.cta() * numRows + rows.row});
+      });
+      return counted + rows.mask.popcount();
+    });
+    emitter.ifThen(emitter.toIndex(emitter.thread()) == 0, [&] {
+      emitter.storeI32(sum(sums, emitter.index(warps)),
+                       emitter.operand(op.getCounts()), {emitter.cta()});
+    });
   }
 
 private:
-  Value sum(Value sums, Value begin, Value end) {
-    return emitter
-        .forLoop(begin, end, 1, {emitter.i32(0)},
-                 [&](Value i, ValueRange total) {
-                   return SmallVector<Value>{arith::AddIOp::create(
-                       b, total[0], emitter.loadI32(sums, ValueRange{i}))};
-                 })
-        .front();
+  /// The rows of a warp in an iteration: this lane's one, whether that goes to
+  /// the rank, and those of all lanes that do, as bits.
+  struct Rows {
+    Index row;
+    Flag goesThere;
+    I32 mask;
+  };
+
+  /// The sum of the first `count` elements.
+  I32 sum(Value memref, Index count) {
+    return emitter.loop(emitter.index(0), count, 1, emitter.i32(0),
+                        [&](Index i, I32 total) {
+                          return total + emitter.loadI32(memref, ValueRange{i});
+                        });
   }
 
-  /// Calls `body` in each iteration with the lane's row, whether it goes to the
-  /// rank, the warp's rows that do (as bits), and the carried value.
-  Value forTurns(Value init,
-                 llvm::function_ref<Value(Value, Value, Value, Value)> body) {
-    return emitter
-        .forLoop(emitter.index(0), turns, 1, {init},
-                 [&](Value turn, ValueRange carried) {
-                   Value row =
-                       emitter.add(first, emitter.mul(turn, sm80::kWarp));
-                   Value goesThere = find(row);
-                   return SmallVector<Value>{body(
-                       row, goesThere, emitter.ballot(goesThere), carried[0])};
-                 })
-        .front();
+  /// Calls `body(rows, state)` in each iteration.
+  template <typename Body>
+  I32 forRows(I32 state, Body body) {
+    return emitter.loop(emitter.index(0), iterations, 1, state,
+                        [&](Index i, I32 state) {
+                          Index row = first + i * sm80::kWarp;
+                          Flag goesThere = find(row);
+                          I32 mask = emitter.ballot(goesThere);
+                          return body(Rows{row, goesThere, mask}, state);
+                        });
   }
 
   /// Whether the CTA's rank has an expert of the row. All ids are loaded before
   /// the first lookup.
-  Value find(Value row) {
+  Flag find(Index row) {
     int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);
-    Value numExperts =
-        emitter.index(cast<MemRefType>(owners.getType()).getDimSize(0));
-    Value isRow = emitter.isBelow(row, numValid);
-    Value there = emitter.select(isRow, row, emitter.index(0));
-    SmallVector<Value> experts;
+    int64_t numExperts = cast<MemRefType>(owners.getType()).getDimSize(0);
+    Flag isRow = row < numValid;
+    Index there = select(isRow, row, 0);
+    SmallVector<Index> experts;
     for (int64_t i = 0; i < topK; ++i)
       experts.push_back(emitter.loadIndex(ids, {there, emitter.index(i)}));
-    Value found = arith::ConstantOp::create(b, b.getBoolAttr(false));
-    for (Value expert : experts) {
-      Value isExpert = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
-                                             expert, numExperts);
-      Value owner = emitter.loadIndex(
-          owners,
-          ValueRange{emitter.select(isExpert, expert, emitter.index(0))});
-      found = arith::OrIOp::create(
-          b, found,
-          emitter.isBoth(isExpert, emitter.isEqual(owner, emitter.cta())));
+    Flag found = emitter.flag(false);
+    for (Index expert : experts) {
+      Flag isExpert = expert.isBelow(numExperts);
+      Index owner =
+          emitter.loadIndex(owners, ValueRange{select(isExpert, expert, 0)});
+      found = found | (isExpert & (owner == emitter.cta()));
     }
-    return emitter.isBoth(isRow, found);
+    return isRow & found;
   }
 
   tile::RouteRowsOp op;
   PackedRowsEmitter emitter;
-  ImplicitLocOpBuilder &b;
-  Value ids, owners, positions, numValid, turns, first;
+  Value ids, owners;
+  Index numValid;
+  /// Iterations of a warp, and the lane's first row.
+  Index iterations, first;
   int64_t warps;
 };
 
@@ -287,50 +266,46 @@ LogicalResult moec::emitSm80RouteRows(Operation *phase, KernelBody body) {
 //===----------------------------------------------------------------------===//
 
 /// Copies the lane's chunks of a row of `in` to each of its destination ranks.
-static void packRow(PackedRowsEmitter &emitter, Routes &routes, Value row,
+static void packRow(PackedRowsEmitter &emitter, Routes &routes, Index row,
                     Value in, Value out, Value packed) {
   // Chunks of a lane in registers at once.
   constexpr int64_t mostAtOnce = 8;
-  ImplicitLocOpBuilder &b = emitter.b;
-  RowPieces pieces(emitter, cast<MemRefType>(in.getType()));
-  int64_t rowBytes = pieces.count * pieces.bytes;
-  int64_t perLane = llvm::divideCeil(pieces.count, sm80::kWarp);
+  RowChunks chunks(emitter, cast<MemRefType>(in.getType()));
+  int64_t rowBytes = chunks.count * chunks.bytes;
+  int64_t perLane = llvm::divideCeil(chunks.count, sm80::kWarp);
   Value from = emitter.beginOf(in), toOwn = emitter.beginOf(out),
         toOther = emitter.beginOf(packed);
-  Value lane = emitter.toIndex(emitter.lane());
+  Index lane = emitter.toIndex(emitter.lane());
   for (int64_t begin = 0; begin < perLane; begin += mostAtOnce) {
     int64_t count = std::min(mostAtOnce, perLane - begin);
-    SmallVector<Value> offsets, isThere, loaded;
+    SmallVector<Index> offsets;
+    SmallVector<Flag> isThere;
+    SmallVector<Value> loaded;
     for (int64_t i = 0; i < count; ++i) {
-      Value piece = emitter.add(lane, (begin + i) * sm80::kWarp);
-      isThere.push_back(emitter.isBelow(piece, emitter.index(pieces.count)));
+      Index chunk = lane + (begin + i) * sm80::kWarp;
+      isThere.push_back(chunk < chunks.count);
       // An absent chunk loads chunk 0 instead and drops it.
-      Value loads = emitter.select(isThere.back(), piece, emitter.index(0));
-      offsets.push_back(emitter.mul(piece, pieces.bytes));
+      Index loads = select(isThere.back(), chunk, 0);
+      offsets.push_back(chunk * chunks.bytes);
       loaded.push_back(emitter.load(
-          pieces.piece,
-          emitter.at(from, row, rowBytes, emitter.mul(loads, pieces.bytes)),
-          pieces.bytes));
+          chunks.chunk, emitter.at(from, row, rowBytes, loads * chunks.bytes),
+          chunks.bytes));
     }
-    routes.forRanks(row, {}, [&](ValueRange) {
-      Value hasRoom = emitter.isBelow(routes.position, routes.most);
-      Value isStored = emitter.isBoth(
-          routes.goesThere, arith::OrIOp::create(b, routes.isOwn, hasRoom));
-      emitter.ifThen(isStored, [&] {
-        Value block = emitter.select(routes.isOwn,
-                                     emitter.mul(routes.own, emitter.tokens()),
-                                     routes.begin);
-        Value to = emitter.at(emitter.select(routes.isOwn, toOwn, toOther),
-                              emitter.add(block, routes.position), rowBytes,
+    using None = SmallVector<Value>;
+    routes.forRanks(row, None(), [&](const Routes::Route &route, const None &) {
+      emitter.ifThen(route.goesThere & routes.isWithin(route), [&] {
+        Index block = routes.findBlock(route);
+        Value base = select(route.isOwn, toOwn, toOther);
+        Value to = emitter.at(base, block + route.position, rowBytes,
                               emitter.index(0));
         for (int64_t i = 0; i < count; ++i)
           emitter.ifThen(isThere[i], [&] {
             emitter.store(loaded[i],
-                          emitter.at(to, offsets[i], 1, emitter.index(0)),
-                          pieces.bytes);
+                          emitter.advance(to, emitter.toI64(offsets[i])),
+                          chunks.bytes);
           });
       });
-      return SmallVector<Value>();
+      return None();
     });
   }
 }
@@ -338,25 +313,22 @@ static void packRow(PackedRowsEmitter &emitter, Routes &routes, Value row,
 LogicalResult moec::emitSm80PackRows(Operation *phase, KernelBody body) {
   auto op = cast<tile::PackRowsOp>(phase);
   PackedRowsEmitter emitter(body);
-  ImplicitLocOpBuilder &b = emitter.b;
   Routes routes(emitter, op.getPositions(), op.getCounts(), op.getHeader());
-  Value row = emitter.add(emitter.mul(emitter.cta(), emitter.getNumWarps()),
-                          emitter.toIndex(emitter.warp()));
-  emitter.ifThen(emitter.isBelow(row, emitter.tokens()), [&] {
+  Index first = emitter.cta() * emitter.getNumWarps();
+  Index row = first + emitter.toIndex(emitter.warp());
+  emitter.ifThen(row < emitter.tokens(), [&] {
     for (auto [in, out, packed] :
          llvm::zip(op.getIns(), op.getOuts(), op.getPacked()))
       packRow(emitter, routes, row, in, out, packed);
   });
-  Value isFirst = emitter.isBoth(
-      emitter.isEqual(emitter.cta(), emitter.index(0)),
-      emitter.isEqual(emitter.toIndex(emitter.thread()), emitter.index(0)));
-  emitter.ifThen(emitter.isBoth(isFirst, routes.hasRoom), [&] {
-    Value most = routes.findMost();
-    emitter.ifThen(emitter.isBelow(routes.room, most), [&] {
-      memref::StoreOp::create(
-          b, arith::IndexCastOp::create(b, b.getI64Type(), most),
-          emitter.operand(op.getHeader()),
-          ValueRange{emitter.index(PackedRows::kMost)});
+  Flag isFirst =
+      (emitter.cta() == 0) & (emitter.toIndex(emitter.thread()) == 0);
+  emitter.ifThen(isFirst & routes.isLimited, [&] {
+    Index most = routes.findMost();
+    emitter.ifThen(routes.capacity < most, [&] {
+      memref::StoreOp::create(emitter.b, emitter.toI64(most),
+                              emitter.operand(op.getHeader()),
+                              ValueRange{emitter.index(PackedRows::kMost)});
     });
   });
   return success();
@@ -366,74 +338,60 @@ LogicalResult moec::emitSm80PackRows(Operation *phase, KernelBody body) {
 // sm80.sum_packed_rows
 //===----------------------------------------------------------------------===//
 
+/// The sum of one chunk of a row over the row's destination ranks; `offset` is
+/// that of the chunk in a row.
+static F32 sumChunk(PackedRowsEmitter &emitter, Routes &routes,
+                    tile::SumPackedRowsOp op, const RowChunks &chunks,
+                    Index row, Index offset) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value own = emitter.beginOf(op.getInput()),
+        others = emitter.beginOf(op.getPacked());
+  auto splat = [&](float value) {
+    auto type = VectorType::get(chunks.elements.getShape(), b.getF32Type());
+    return F32(
+        b, arith::ConstantOp::create(b, DenseElementsAttr::get(type, value)));
+  };
+  // The sum starts at -0.0, so that adding the first row leaves it unchanged.
+  return routes.forRanks(
+      row, splat(-0.0F), [&](const Routes::Route &route, F32 sum) {
+        Index block = routes.findBlock(route);
+        auto load = [&] {
+          Value base = select(route.isOwn, own, others);
+          Value from = emitter.at(base, block + route.position,
+                                  chunks.count * chunks.bytes, offset);
+          Value chunk = emitter.load(chunks.chunk, from, chunks.bytes);
+          return F32(
+              b,
+              castFloat(b, LLVM::BitcastOp::create(b, chunks.elements, chunk),
+                        b.getF32Type()));
+        };
+        // A row beyond the capacity is lost: its sum becomes NaN.
+        auto drop = [&] {
+          return select(route.goesThere, splat(std::nanf("")), splat(0.0F));
+        };
+        return sum + emitter.choose(route.goesThere & routes.isWithin(route),
+                                    load, drop);
+      });
+}
+
 LogicalResult moec::emitSm80SumPackedRows(Operation *phase, KernelBody body) {
   auto op = cast<tile::SumPackedRowsOp>(phase);
   PackedRowsEmitter emitter(body);
   ImplicitLocOpBuilder &b = emitter.b;
   Routes routes(emitter, op.getPositions(), op.getCounts(), op.getHeader());
-  RowPieces pieces(emitter, cast<MemRefType>(op.getInput().getType()));
-  int64_t rowBytes = pieces.count * pieces.bytes;
-  Value number = emitter.add(emitter.mul(emitter.cta(), body.threads),
-                             emitter.toIndex(emitter.thread()));
-  Value perRow = emitter.index(pieces.count);
-  emitter.ifThen(
-      emitter.isBelow(number, emitter.mul(emitter.tokens(), perRow)), [&] {
-        Value row = arith::DivUIOp::create(b, number, perRow);
-        Value offset = emitter.mul(arith::RemUIOp::create(b, number, perRow),
-                                   pieces.bytes);
-        Value mine = emitter.beginOf(op.getInput()),
-              others = emitter.beginOf(op.getPacked());
-        auto sums = cast<VectorType>(pieces.terms.clone(b.getF32Type()));
-        auto splat = [&](float value) -> Value {
-          return arith::ConstantOp::create(b,
-                                           DenseElementsAttr::get(sums, value));
-        };
-        // The sum starts at -0.0, so that adding the first row leaves it
-        // unchanged.
-        Value total =
-            routes
-                .forRanks(
-                    row, {splat(-0.0F)},
-                    [&](ValueRange sum) {
-                      Value hasRoom = arith::OrIOp::create(
-                          b, routes.isOwn,
-                          emitter.isBelow(routes.position, routes.most));
-                      Value block = emitter.select(
-                          routes.isOwn,
-                          emitter.mul(routes.own, emitter.tokens()),
-                          routes.begin);
-                      auto loadPart = [&] {
-                        Value from = emitter.at(
-                            emitter.select(routes.isOwn, mine, others),
-                            emitter.add(block, routes.position), rowBytes,
-                            offset);
-                        Value piece =
-                            emitter.load(pieces.piece, from, pieces.bytes);
-                        return SmallVector<Value>{castFloat(
-                            b, LLVM::BitcastOp::create(b, pieces.terms, piece),
-                            b.getF32Type())};
-                      };
-                      auto lost = [&] {
-                        return SmallVector<Value>{
-                            emitter.select(routes.goesThere,
-                                           splat(std::nanf("")), splat(0.0F))};
-                      };
-                      Value part =
-                          emitter
-                              .choose(emitter.isBoth(routes.goesThere, hasRoom),
-                                      sums, loadPart, lost)
-                              .front();
-                      return SmallVector<Value>{
-                          arith::AddFOp::create(b, sum[0], part)};
-                    })
-                .front();
-        Value rounded = LLVM::BitcastOp::create(
-            b, pieces.piece,
-            castFloat(b, total, pieces.terms.getElementType()));
-        emitter.store(
-            rounded,
-            emitter.at(emitter.beginOf(op.getResult()), row, rowBytes, offset),
-            pieces.bytes);
-      });
+  RowChunks chunks(emitter, cast<MemRefType>(op.getInput().getType()));
+  Index first = emitter.cta() * body.threads;
+  Index index = first + emitter.toIndex(emitter.thread());
+  emitter.ifThen(index < emitter.tokens() * chunks.count, [&] {
+    Index row = index / chunks.count;
+    Index offset = index % chunks.count * chunks.bytes;
+    F32 total = sumChunk(emitter, routes, op, chunks, row, offset);
+    Value rounded = LLVM::BitcastOp::create(
+        b, chunks.chunk, castFloat(b, total, chunks.elements.getElementType()));
+    emitter.store(rounded,
+                  emitter.at(emitter.beginOf(op.getResult()), row,
+                             chunks.count * chunks.bytes, offset),
+                  chunks.bytes);
+  });
   return success();
 }

@@ -16,17 +16,12 @@ using namespace moec;
 LogicalResult moec::emitSm80PlaceIds(Operation *phase, KernelBody body) {
   auto op = cast<tile::PlaceIdsOp>(phase);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  ImplicitLocOpBuilder &b = emitter.b;
   auto config = cast<tile::Sm80PlaceIdsAttr>(op.getConfigAttr());
   int64_t topK = cast<MemRefType>(op.getIds().getType()).getDimSize(1);
-  Value slot = emitter.add(emitter.mul(emitter.cta(), config.getSlotsPerCta()),
-                           emitter.toIndex(emitter.thread()));
-  Value isSlot = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, slot,
-                                       emitter.mul(emitter.tokens(), topK));
-  emitter.ifThen(isSlot, [&] {
-    Value width = emitter.index(topK);
-    emitPlacedId(op, emitter, arith::DivUIOp::create(b, slot, width),
-                 arith::RemUIOp::create(b, slot, width));
-  });
+  Index first = emitter.cta() * config.getSlotsPerCta();
+  Index slot = first + emitter.toIndex(emitter.thread());
+  Flag isSlot = slot.isBelow(emitter.tokens() * topK);
+  emitter.ifThen(isSlot,
+                 [&] { emitPlacedId(op, emitter, slot / topK, slot % topK); });
   return success();
 }

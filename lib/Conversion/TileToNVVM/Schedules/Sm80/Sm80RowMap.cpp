@@ -16,24 +16,22 @@ using namespace moec;
 LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
   auto op = cast<tile::RowMapOp>(phase);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  ImplicitLocOpBuilder &b = emitter.b;
   auto config = cast<tile::Sm80RowMapAttr>(op.getConfigAttr());
   int64_t lanes = config.getVectorWidth(), panel = config.getColumnsPerCta();
   Value input = emitter.operand(op.getInput());
   Value result = emitter.operand(op.getResult());
   int64_t columns = getColumns(result);
-  Value panels = emitter.index(llvm::divideCeil(columns, panel));
-  Value token = arith::DivUIOp::create(b, emitter.cta(), panels);
-  Value first = arith::RemUIOp::create(b, emitter.cta(), panels);
-  Value offset = emitter.mul(emitter.toIndex(emitter.thread()), lanes);
-  Value column = emitter.add(emitter.mul(first, panel), offset);
-  Value hasColumns = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, column,
-                                           emitter.index(columns));
+  auto panels = int64_t(llvm::divideCeil(columns, panel));
+  Index token = emitter.cta() / panels;
+  Index first = emitter.cta() % panels;
+  Index offset = emitter.toIndex(emitter.thread()) * lanes;
+  Index column = first * panel + offset;
   LogicalResult status = success();
+  auto zeros = [&] { return F32(emitter.b, emitter.splat(0.0, lanes)); };
   auto map = [&] {
     SmallVector<Value> args{emitter.loadVector(input, {token, column}, lanes)};
     for (Value operand : op.getRowOperands()) {
-      Value scalar =
+      F32 scalar =
           emitter.loadF32(emitter.operand(operand), {token, emitter.index(0)});
       args.push_back(emitter.splat(scalar, lanes));
     }
@@ -43,21 +41,15 @@ LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
     FailureOr<Value> value = emitter.inlineRegion(op.getBody(), args);
     if (failed(value))
       status = failure();
-    return succeeded(value) ? *value : emitter.splat(0.0, lanes);
+    return succeeded(value) ? F32(emitter.b, *value) : zeros();
   };
-  emitter.ifThen(hasColumns, [&] {
-    Value value;
-    if (op.getNumValidTokens()) {
-      Value isValid =
-          arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token,
-                                emitter.validTokens(op.getNumValidTokens()));
+  emitter.ifThen(column.isBelow(columns), [&] {
+    F32 value;
+    if (op.getNumValidTokens())
       value = emitter.choose(
-          isValid, emitter.vectorType(b.getF32Type(), lanes),
-          [&] { return SmallVector<Value>{map()}; },
-          [&] { return SmallVector<Value>{emitter.splat(0.0, lanes)}; })[0];
-    } else {
+          token < emitter.validTokens(op.getNumValidTokens()), map, zeros);
+    else
       value = map();
-    }
     emitter.storeVector(value, result, {token, column});
   });
   return status;
