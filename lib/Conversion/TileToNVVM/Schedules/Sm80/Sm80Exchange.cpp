@@ -1,4 +1,4 @@
-//===- Sm80Exchange.cpp - the schedule sm80.exchange ---------- -*- C++ -*-===//
+//===- Sm80Exchange.cpp - the schedule sm80.exchange ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Sm80ExchangeDestinations.cpp - which ranks need a row -- -*- C++ -*-===//
+//===- Sm80ExchangeDestinations.cpp - which ranks need a row ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Sm80ExchangeHeap.cpp - heaps of the ranks of an exchange  -*- C++
-//-*-===//
+//===- Sm80ExchangeHeap.cpp - heaps of an exchange's ranks ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Sm80ExchangeQuantizer.cpp - rows that an exchange quantizes  -*- C++
-//-*-===//
+//===- Sm80ExchangeQuantizer.cpp - rows that are quantized ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -110,8 +109,8 @@ F32 RowQuantizer::findLargestOfRow(const ThreadChunks &chunks,
     }
     // Loads past the row's end returned other data.
     if (part.rowChunks % (sm80::kWarp * part.rowWarps * part.atOnce) != 0) {
-      Value zeros =
-          arith::ConstantOp::create(b, b.getZeroAttr(ofChunk.getType()));
+      Value zeros = emitter.constant(ofChunk.getType(),
+                                     b.getZeroAttr(rowType.getElementType()));
       ofChunk = select(isThere, ofChunk, zeros);
     }
     largest = largest ? quantizer.larger(largest, ofChunk) : ofChunk;

@@ -1,5 +1,4 @@
-//===- Sm80ExchangeQuantizer.h - rows that an exchange quantizes  -*- C++
-//-*-===//
+//===- Sm80ExchangeQuantizer.h - rows that are quantized --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

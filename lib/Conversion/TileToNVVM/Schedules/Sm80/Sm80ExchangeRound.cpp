@@ -1,4 +1,4 @@
-//===- Sm80ExchangeRound.cpp - one round of an exchange ------- -*- C++ -*-===//
+//===- Sm80ExchangeRound.cpp - one round of an exchange ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -367,7 +367,8 @@ Value ExchangeRound::getSummands(const ExchangePart &part, I64 rank) {
 Value ExchangeRound::keepSummand(Value chunk, I32 destinations, I64 rank) {
   Flag isDestination = destinationRanks->has(destinations, rank);
   Flag isThere = isDestination | (rank == heap.ownRank());
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(chunk.getType()));
+  Value zeros = emitter.constant(chunk.getType(),
+                                 b.getZeroAttr(getElementTypeOrSelf(chunk)));
   return select(isThere, chunk, zeros);
 }
 

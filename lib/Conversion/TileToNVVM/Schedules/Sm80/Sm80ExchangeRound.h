@@ -1,4 +1,4 @@
-//===- Sm80ExchangeRound.h - one round of an exchange --------- -*- C++ -*-===//
+//===- Sm80ExchangeRound.h - one round of an exchange -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

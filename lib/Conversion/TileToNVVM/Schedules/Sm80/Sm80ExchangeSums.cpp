@@ -1,4 +1,4 @@
-//===- Sm80ExchangeSums.cpp - sums that an exchange makes ----- -*- C++ -*-===//
+//===- Sm80ExchangeSums.cpp - sums that an exchange makes -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -116,17 +116,17 @@ SmallVector<Value> RowSums::make(const ThreadChunks &chunks, I64 firstRow,
   ImplicitLocOpBuilder &b = emitter.b;
   I64 row = firstRow + chunks.row;
   I32 slots = findSlots(chunks, row, position);
+  SmallVector<F32> sums = addAllSlots(chunks, position, slots).sums;
   SmallVector<Value> rounded;
-  for (auto [i, sum] :
-       llvm::enumerate(addAllSlots(chunks, position, slots).sums)) {
+  for (auto [sum, isThere, offset] :
+       llvm::zip(sums, chunks.isThere, chunks.offsets)) {
     F32 total = sum;
     if (addend) {
       I64 bytes = firstRow * part.tensorRowBytes;
       if (part.tensorRowBytes != part.rowBytes)
         bytes = bytes + chunks.tensorGap();
       Value address =
-          select(chunks.isThere[i],
-                 emitter.advance(addend, bytes + chunks.offsets[i]), heap);
+          select(isThere, emitter.advance(addend, bytes + offset), heap);
       total = total +
               part.toF32(b, emitter.load(part.chunk, address, part.chunkBytes));
     }

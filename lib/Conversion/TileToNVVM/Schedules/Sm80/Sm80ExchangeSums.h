@@ -1,4 +1,4 @@
-//===- Sm80ExchangeSums.h - sums that an exchange makes ------- -*- C++ -*-===//
+//===- Sm80ExchangeSums.h - sums that an exchange makes ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

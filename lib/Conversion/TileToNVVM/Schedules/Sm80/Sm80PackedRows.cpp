@@ -346,14 +346,12 @@ static F32 sumChunk(PackedRowsEmitter &emitter, Routes &routes,
   ImplicitLocOpBuilder &b = emitter.b;
   Value own = emitter.beginOf(op.getInput()),
         others = emitter.beginOf(op.getPacked());
-  auto splat = [&](float value) {
-    auto type = VectorType::get(chunks.elements.getShape(), b.getF32Type());
-    return F32(
-        b, arith::ConstantOp::create(b, DenseElementsAttr::get(type, value)));
+  auto splat = [&](double value) {
+    return F32(b, emitter.splat(value, chunks.elements.getNumElements()));
   };
   // The sum starts at -0.0, so that adding the first row leaves it unchanged.
   return routes.forRanks(
-      row, splat(-0.0F), [&](const Routes::Route &route, F32 sum) {
+      row, splat(-0.0), [&](const Routes::Route &route, F32 sum) {
         Index block = routes.findBlock(route);
         auto load = [&] {
           Value base = select(route.isOwn, own, others);
@@ -367,7 +365,7 @@ static F32 sumChunk(PackedRowsEmitter &emitter, Routes &routes,
         };
         // A row beyond the capacity is lost: its sum becomes NaN.
         auto drop = [&] {
-          return select(route.goesThere, splat(std::nanf("")), splat(0.0F));
+          return select(route.goesThere, splat(std::nan("")), splat(0.0));
         };
         return sum + emitter.choose(route.goesThere & routes.isWithin(route),
                                     load, drop);
