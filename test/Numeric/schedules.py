@@ -10,6 +10,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -48,8 +49,9 @@ ALONE = {
 }
 
 
-def _every_change() -> list[tuple[str, Case]]:
-    elements = {(target, case.name): with_entry(case) | {(target, feature) for feature in features(case)}
+def covering_targets(combined: Callable[[Case], set]) -> list[tuple[str, Case]]:
+    """Targets and cases that have `combined` of every case on one of the targets, and each feature on all of them."""
+    elements = {(target, case.name): combined(case) | {(target, feature) for feature in features(case)}
                 for target in TARGETS for case in CASES}
     costs = {(target, case.name): cost(case) for target in TARGETS for case in CASES}
     pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS}
@@ -59,7 +61,7 @@ def _every_change() -> list[tuple[str, Case]]:
 
 #: What every change simulates, by target: each feature with each entry that a case has it with on one of the targets,
 #: each feature on all, each schedule with each dtype, and each tile.
-EVERY_CHANGE = _every_change()
+EVERY_CHANGE = covering_targets(with_entry)
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 
 #: Cases by target, schedule and dtype of the layer.

@@ -174,15 +174,6 @@ public:
     return {*b,
             mlir::arith::ExtUIOp::create(*b, shaped(b->getI32Type()), *this)};
   }
-  /// An i32, zero-extended.
-  IntegerValue<int64_t> toI64() const {
-    return {*b,
-            mlir::arith::ExtUIOp::create(*b, shaped(b->getI64Type()), *this)};
-  }
-  /// Number of bits that are 1.
-  IntegerValue popcount() const {
-    return {*b, mlir::math::CtPopOp::create(*b, *this)};
-  }
 
   friend IntegerValue min(IntegerValue x, IntegerValue y) {
     return x.template apply<mlir::arith::MinSIOp>(y);
