@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -49,19 +49,20 @@ ALONE = {
 }
 
 
-def covering_targets(combined: Callable[[Case], set]) -> list[tuple[str, Case]]:
-    """Targets and cases that have `combined` of every case on one of the targets, and each feature on all of them."""
+def covering_targets(combined: Callable[[Case], set], also: Collection = ()) -> list[tuple[str, Case]]:
+    """Targets and cases that have `combined` of every case on one of the targets, and each feature on all of them.
+    Targets and names of cases in `also` are among them."""
     elements = {(target, case.name): combined(case) | {(target, feature) for feature in features(case)}
                 for target in TARGETS for case in CASES}
     costs = {(target, case.name): cost(case) for target in TARGETS for case in CASES}
-    pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS}
+    pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS} | {*also}
     kept = pinned.union(cover(elements, costs, set().union(*(elements[key] for key in pinned))))
     return [(target, case) for target in TARGETS for case in CASES if (target, case.name) in kept]
 
 
 #: What every change simulates, by target: each feature with each entry that a case has it with on one of the targets,
 #: each feature on all, each schedule with each dtype, and each tile.
-EVERY_CHANGE = covering_targets(with_entry)
+EVERY_CHANGE = covering_targets(with_entry, {("sm_80", "strided_f32")})
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 
 #: Cases by target, schedule and dtype of the layer.
