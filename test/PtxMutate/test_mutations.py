@@ -11,7 +11,7 @@ TIMEOUT = 600
 
 
 def test_sample():
-    command = [sys.executable, str(ROOT / "scripts" / "ptx-mutations"), "--sample=1", "--seed=1",
+    command = [sys.executable, str(ROOT / "scripts" / "ptx-mutations"), "--sample=3", "--seed=1",
                "--seeds=3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
