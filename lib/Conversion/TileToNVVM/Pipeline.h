@@ -88,8 +88,8 @@ public:
 
   void waitUntilFull(PipelineState state) const;
   Flag isFull(PipelineState state) const;
-  /// Whether consumers have read what the round before left in the stage. All
-  /// stages are empty in the first round.
+  /// Waits until consumers have read what the round before left in the stage.
+  /// All stages are empty in the first round.
   void waitUntilEmpty(PipelineState state) const;
 
 private:
