@@ -6,7 +6,7 @@
     benchmarks/sm90_tiles.py make FOLDER             compiles the kernels (moe-compile, ptxas)
     benchmarks/sm90_tiles.py run FOLDER --json FILE   times them (a GPU, PyTorch)
 
-A kernel is one tile.contract with the config of the list below: gate and up with SwiGLU and rows
+A kernel is one tile.gemm with the config of the list below: gate and up with SwiGLU and rows
 gathered by index, or down with the router's weight and rows by tensor maps; of bf16, or of e4m3 with
 scales of blocks. Tokens choose experts at random; weights are larger than the second-level cache, or
 the experts of each launch differ. A time is that of a launch in a CUDA graph of several, which is
@@ -93,15 +93,15 @@ def wide(tokens: int) -> list[str]:
 
 
 def scaled(tokens: int) -> list[str]:
-    """Configs for quantized operands; "m" stands for rows_on_m (no swap AB)."""
+    """Configs for quantized operands; "m" stands for no_swap_ab."""
     if tokens <= 64:
         return [CHOSEN, "64:16:max", "128:16:max", "256:16:max"]
     if tokens <= 1024:
         return [CHOSEN, "128:48:max", "128:64:max", "256:64:max", "m128:64:max", "m256:64:max"]
-    rows_on_m = ["m128:128:max", "m256:128:max", "m128:64,128:max", "m256:64,128:max"]
+    no_swap_ab = ["m128:128:max", "m256:128:max", "m128:64,128:max", "m256:64,128:max"]
     if tokens <= 4096:
-        return [CHOSEN, *rows_on_m, "128:136:max", "128:152:max", "256:80:max", "256:112:max"]
-    return [CHOSEN, *rows_on_m, "256:112:max", "256:104:max", "256:88:max", "128:152:max"]
+        return [CHOSEN, *no_swap_ab, "128:136:max", "128:152:max", "256:80:max", "256:112:max"]
+    return [CHOSEN, *no_swap_ab, "256:112:max", "256:104:max", "256:88:max", "128:152:max"]
 
 
 #: Layer, tokens, gemms, configs. The gemms have gathered input rows, rows in order, and rows in order.
@@ -148,11 +148,11 @@ def kernel(layer: str, product: str, attributes: str) -> str:
     more = ("%s: memref<?xi32>", "" if mapped else "source(%s : memref<?xi32>)") if gated else (
         "%s: memref<?x1xf32>", "rows(%s : memref<?x1xf32>)")
     layout = ["layout = #moe.weight_layout<order = gate_up>"] if gated else []
-    config = [f"config = {attributes}"] if attributes.startswith("#tile.sm90_contract") else []
+    config = [f"config = {attributes}"] if attributes.startswith("#tile.sm90_gemm") else []
     load = "" if config else f" attributes {{load = {attributes}}}"
     return f"""tile.kernel @k(%x: {rows}, %w: {weights}, {arguments}%o: memref<{groups + 1}xi32>,
     {more[0]}, %y: memref<?x{columns}xbf16>, %t: i64){load} {{
-  tile.contract tokens(%t) ins(%x, %w : {rows}, {weights}) {operands}
+  tile.gemm tokens(%t) ins(%x, %w : {rows}, {weights}) {operands}
       offsets(%o : memref<{groups + 1}xi32>) {more[1]} outs(%y : memref<?x{columns}xbf16>) epilogue {{
 {SWIGLU if gated else WEIGHTED}
       }} {{{", ".join(config + layout)}}}
@@ -182,16 +182,16 @@ class Maker:
         load = (f"#tile.load<min_tokens = {tokens}, max_tokens = {tokens}, top_k = {of.top_k}, "
                 f"experts = {of.experts}>")
         text = self.compile(kernel(layer, product, load), "tile").stdout
-        tile_rows, n = re.search(r"sm90_contract<tile_rows = \[([^]]*)\], tile_columns = (\d+)", text).groups()
-        return f"{int(n) * (1 + (product != 'down'))}:{tile_rows.replace(' ', '')}:max"
+        block_m, n = re.search(r"sm90_gemm<block_m = \[([^]]*)\], block_n = (\d+)", text).groups()
+        return f"{int(n) * (1 + (product != 'down'))}:{block_m.replace(' ', '')}:max"
 
     def make(self, layer: str, product: str, config: str) -> dict | None:
-        rows, tile_rows, stages = config.split(":")
+        rows, block_m, stages = config.split(":")
         k = 128 // (1 if LAYERS[layer].scaled else 2)
         n = int(rows.lstrip("m")) // (1 + (product != "down"))
-        flags = ", map_rows" * (product != "gate_up") + ", rows_on_m" * rows.startswith("m")
+        flags = ", map_rows" * (product != "gate_up") + ", no_swap_ab" * rows.startswith("m")
         for count in range(16, 2, -1) if stages == "max" else [int(stages)]:
-            text = kernel(layer, product, f"#tile.sm90_contract<tile_rows = [{tile_rows}], tile_columns = {n}, "
+            text = kernel(layer, product, f"#tile.sm90_gemm<block_m = [{block_m}], block_n = {n}, "
                           f"step = {k}, stages = {count}{flags}>")
             done = self.compile(text, "tile")
             if not done.returncode or "bytes of shared memory" not in done.stderr:

@@ -16,6 +16,15 @@ function(moec_compile_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# moec_optimize(target level): for code whose tests take ten times as long without optimization, whatever the preset
+# says. A sanitizer's checks make code several times as long to optimize, so one level is enough there.
+function(moec_optimize name level)
+  if(MOEC_SANITIZE)
+    set(level -O1)
+  endif()
+  target_compile_options(${name} PRIVATE ${level})
+endfunction()
+
 # One precompiled header of the headers of MLIR and of the dialects that nearly every file of the compiler
 # includes.
 if(MOEC_USE_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
@@ -25,17 +34,24 @@ if(MOEC_USE_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_precompile_headers(moec_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
   add_dependencies(moec_pch MoecMoeIncGen MoecPlanIncGen MoecTileIncGen)
   if(MOEC_BUILD_TESTS)
-    # The same with GoogleTest, for tests, and GoogleTest alone for those that know nothing of MLIR.
+    # Clang refuses a header of another level of optimization, which makes no difference to declarations.
+    set(MOEC_ANY_PCH "SHELL:-Xclang -fno-validate-pch")
+    # GoogleTest, for tests that know nothing of MLIR, and on top of the header above for the others.
     find_package(GTest REQUIRED)
     foreach(kind mlir plain)
       add_library(moec_${kind}_test_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
       target_link_libraries(moec_${kind}_test_pch PRIVATE moec_options GTest::gtest)
-      target_include_directories(moec_${kind}_test_pch PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
       target_compile_options(moec_${kind}_test_pch PRIVATE -O0)
     endforeach()
-    target_precompile_headers(moec_mlir_test_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h <gtest/gtest.h>)
     target_precompile_headers(moec_plain_test_pch PRIVATE <gtest/gtest.h> <map> <memory> <string> <vector>)
-    add_dependencies(moec_mlir_test_pch MoecMoeIncGen MoecPlanIncGen MoecTileIncGen)
+    target_precompile_headers(moec_mlir_test_pch PRIVATE <gtest/gtest.h>)
+    target_include_directories(moec_mlir_test_pch PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
+    # CMake has no headers on top of others, but Clang reads the last one that a command names, and those below it.
+    set(folder ${CMAKE_BINARY_DIR}/CMakeFiles)
+    target_compile_options(moec_mlir_test_pch PRIVATE ${MOEC_ANY_PCH}
+      "SHELL:-Xclang -include-pch -Xclang ${folder}/moec_pch.dir/cmake_pch.hxx.pch")
+    set_source_files_properties(${folder}/moec_mlir_test_pch.dir/cmake_pch.hxx.cxx PROPERTIES
+      OBJECT_DEPENDS ${folder}/moec_pch.dir/cmake_pch.hxx.pch)
   endif()
 endif()
 
@@ -64,6 +80,15 @@ function(moec_add_library name)
     _moec_use_pch(${name} moec_pch)
   endif()
   moec_join_sources(${name})
+endfunction()
+
+# moec_add_schedule(Folder CHOICE a.cpp ... CODE b.cpp ... [CODE_LIBS libraries]): the two libraries of a folder of
+# lib/Schedules: MoecFolderChoice, how its schedules are chosen, which links without emission, and MoecFolderCode, which
+# emits their kernels. Choices are above the interface, and ask others through the registry.
+function(moec_add_schedule folder)
+  cmake_parse_arguments(ARG "" "" "CHOICE;CODE;CODE_LIBS" ${ARGN})
+  moec_add_library(Moec${folder}Choice ${ARG_CHOICE} LINK_LIBS MoecScheduleInterface MoecSchedules)
+  moec_add_library(Moec${folder}Code ${ARG_CODE} LINK_LIBS MoecKernelBuilder Moec${folder}Choice ${ARG_CODE_LIBS})
 endfunction()
 
 if(MOEC_SANITIZE)
@@ -122,6 +147,7 @@ function(moec_add_unittest name)
   if(ARG_NO_PCH)
     _moec_use_pch(${name} moec_plain_test_pch)
   else()
+    target_compile_options(${name} PRIVATE ${MOEC_ANY_PCH})
     _moec_use_pch(${name} moec_mlir_test_pch)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/unittests)
@@ -149,7 +175,7 @@ function(moec_version_symbols target map)
     string(REGEX MATCH "(MOE[A-Z]+_API_VERSION) ([0-9]+)" _ "${line}")
     set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
   endforeach()
-  set(made ${CMAKE_CURRENT_BINARY_DIR}/exports.map)
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/${target}.map)
   configure_file(${map} ${made} @ONLY)
   target_link_options(${target} PRIVATE -Wl,--version-script=${made})
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${made})

@@ -7,9 +7,14 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_LIBDIR lib)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/moec)
 get_property(tools GLOBAL PROPERTY MOEC_TOOLS)
+get_property(verify_tools GLOBAL PROPERTY MOEC_VERIFY_TOOLS)
 install(TARGETS moec_shared moert_shared EXPORT moec-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
+install(TARGETS moec_verify
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development NAMELINK_SKIP)
+install(TARGETS ${tools} ${verify_tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
+# Cases and rows of the verify tools, which look for them in ../share/moec.
+install(DIRECTORY ${CMAKE_BINARY_DIR}/share/moec DESTINATION share COMPONENT development)
 install(FILES
   runtime/include/moert/moert.h runtime/include/moert/moert.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moert COMPONENT development)

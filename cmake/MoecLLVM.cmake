@@ -3,10 +3,6 @@
 # MOEC_LINK=shared uses libMLIR.so and libLLVM.so: a tool links in a second.
 # MOEC_LINK=static takes the archives only: no libLLVM at run time. The exported MLIR archives
 # name the dylib `LLVM` in their link interface; that name is replaced by the components below.
-if(NOT MLIR_DIR)
-  set(MLIR_DIR /usr/lib/llvm-22/lib/cmake/mlir CACHE PATH "MLIR's CMake package")
-endif()
-
 if(MOEC_LINK STREQUAL "static" AND NOT TARGET zstd::libzstd_shared)
   # LLVMSupport names this target, whatever the library behind it.
   find_library(MOEC_ZSTD NAMES libzstd.a REQUIRED)
@@ -19,6 +15,11 @@ if(MOEC_LINK STREQUAL "static")
 endif()
 find_package(MLIR 22.1 REQUIRED CONFIG)
 list(APPEND CMAKE_MODULE_PATH "${MLIR_CMAKE_DIR}" "${LLVM_CMAKE_DIR}")
+if(CMAKE_CROSSCOMPILING)
+  # The package's own runs on the target.
+  get_filename_component(_programs ${CMAKE_CXX_COMPILER} DIRECTORY)
+  set(MLIR_TABLEGEN_EXE ${_programs}/mlir-tblgen)
+endif()
 set(LLVM_RUNTIME_OUTPUT_INTDIR ${CMAKE_BINARY_DIR}/bin)
 set(LLVM_LIBRARY_OUTPUT_INTDIR ${CMAKE_BINARY_DIR}/lib)
 set(MLIR_BINARY_DIR ${CMAKE_BINARY_DIR})
@@ -27,8 +28,9 @@ include(TableGen)
 include(AddLLVM)
 include(AddMLIR)
 
-set(MOEC_LLVM_COMPONENTS core support orcjit passes target x86codegen x86asmparser x86desc
-    x86info nvptxcodegen nvptxdesc nvptxinfo)
+string(TOLOWER ${LLVM_NATIVE_ARCH} _native)
+set(MOEC_LLVM_COMPONENTS core support orcjit passes target ${_native}codegen ${_native}asmparser ${_native}desc
+    ${_native}info nvptxcodegen nvptxdesc nvptxinfo)
 if(MOEC_LINK STREQUAL "static")
   set(LLVM_LINK_LLVM_DYLIB OFF)
   llvm_map_components_to_libnames(_llvm_libs ${MOEC_LLVM_COMPONENTS} ${LLVM_ALL_TARGETS_FOR_MLIR})
@@ -55,7 +57,8 @@ endif()
 add_library(moec_options INTERFACE)
 target_include_directories(moec_options SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_include_directories(moec_options INTERFACE
-  ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include ${PROJECT_BINARY_DIR})
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/lib ${PROJECT_SOURCE_DIR}/verify
+  ${PROJECT_BINARY_DIR}/include ${PROJECT_BINARY_DIR})
 # The packages are built with assertions off, and some class layouts depend on NDEBUG: ours must agree.
 target_compile_definitions(moec_options INTERFACE NDEBUG ${LLVM_DEFINITIONS_LIST})
 target_compile_options(moec_options INTERFACE -fno-exceptions -Wall -Wextra -Wno-unused-parameter

@@ -1,5 +1,4 @@
-//===- OldGlibc.cpp - what a glibc older than the builder's lacks -*- C++
-//-*-===//
+//===- OldGlibc.cpp - functions that an old glibc lacks ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -35,15 +34,26 @@
 // A jump keeps the caller's arguments and return address, by which dlopen and
 // dlsym know the caller. One section for each function lets --gc-sections drop
 // what a library does not call.
+#if defined(__aarch64__)
+#define JUMP(name)                                                             \
+  "  adrp x16, :got:old." name "\n"                                            \
+  "  ldr x16, [x16, :got_lo12:old." name "]\n"                                 \
+  "  br x16\n"
+// The first version of this architecture stands for all that are older.
+#define SYMVER(name, x86) ".symver old." name ", " name "@GLIBC_2.17\n"
+constexpr int kStatVersion = 0;
+#else
+#define JUMP(name) "  jmp *old." name "@GOTPCREL(%rip)\n"
+#define SYMVER(name, x86) ".symver old." name ", " name "@GLIBC_" x86 "\n"
+constexpr int kStatVersion = 1;
+#endif
+#define SECTION(name) ".section .text.old." name ",\"ax\",%progbits\n"
+#define HIDE(name) ".globl " name "\n.hidden " name "\n"
+#define LABEL(name) ".type " name ", %function\n" name ":\n"
+#define SIZE(name) ".size " name ", . - " name "\n.text\n"
 #define OLD_VERSION(name, version)                                             \
-  __asm__(".section .text.old." #name ",\"ax\",@progbits\n"                    \
-          ".symver old." #name ", " #name "@GLIBC_" version "\n"               \
-          ".globl " #name "\n"                                                 \
-          ".hidden " #name "\n"                                                \
-          ".type " #name ", @function\n" #name ":\n"                           \
-          "  jmp *old." #name "@GOTPCREL(%rip)\n"                              \
-          ".size " #name ", . - " #name "\n"                                   \
-          ".text\n")
+  __asm__(SECTION(#name) SYMVER(#name, version) HIDE(#name) LABEL(#name)       \
+              JUMP(#name) SIZE(#name))
 
 // The versions of 2.29 do not call the handler of errors that System V had.
 // Values have been the same since 2.28.
@@ -81,7 +91,8 @@ OLD_VERSION(dlsym, "2.2.5");
 
 extern "C" {
 
-// The first argument says which layout the structure has; x86-64 has had one.
+// The first argument says which layout the structure has; an architecture of 64
+// bits has had one.
 int __xstat(int version, const char *path, struct stat *result);
 int __fxstat(int version, int file, struct stat *result);
 int __lxstat(int version, const char *path, struct stat *result);
@@ -93,32 +104,32 @@ int __lxstat64(int version, const char *path, struct stat64 *result);
 int __xmknod(int version, const char *path, mode_t mode, dev_t *device);
 
 HIDDEN int stat(const char *path, struct stat *result) noexcept {
-  return __xstat(1, path, result);
+  return __xstat(kStatVersion, path, result);
 }
 
 HIDDEN int fstat(int file, struct stat *result) noexcept {
-  return __fxstat(1, file, result);
+  return __fxstat(kStatVersion, file, result);
 }
 
 HIDDEN int lstat(const char *path, struct stat *result) noexcept {
-  return __lxstat(1, path, result);
+  return __lxstat(kStatVersion, path, result);
 }
 
 HIDDEN int fstatat(int folder, const char *path, struct stat *result,
                    int flags) noexcept {
-  return __fxstatat(1, folder, path, result, flags);
+  return __fxstatat(kStatVersion, folder, path, result, flags);
 }
 
 HIDDEN int stat64(const char *path, struct stat64 *result) noexcept {
-  return __xstat64(1, path, result);
+  return __xstat64(kStatVersion, path, result);
 }
 
 HIDDEN int fstat64(int file, struct stat64 *result) noexcept {
-  return __fxstat64(1, file, result);
+  return __fxstat64(kStatVersion, file, result);
 }
 
 HIDDEN int lstat64(const char *path, struct stat64 *result) noexcept {
-  return __lxstat64(1, path, result);
+  return __lxstat64(kStatVersion, path, result);
 }
 
 HIDDEN int mknod(const char *path, mode_t mode, dev_t device) noexcept {

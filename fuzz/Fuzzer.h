@@ -8,8 +8,8 @@
 #ifndef MOEC_FUZZ_FUZZER_H
 #define MOEC_FUZZ_FUZZER_H
 
+#include "../unittests/Tools/Mutator.h"
 #include "RuntimeReaders.h"
-#include "unittests/Tools/Mutator.h"
 
 #include <algorithm>
 #include <cstdio>

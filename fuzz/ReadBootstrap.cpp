@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../runtime/src/comm/Bootstrap.h"
 #include "RuntimeReaders.h"
-#include "runtime/src/comm/Bootstrap.h"
 
 #include <cstdlib>
 #include <filesystem>

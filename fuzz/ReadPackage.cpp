@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../runtime/src/support/Sha256.h"
 #include "Readers.h"
 #include "moert/Package.h"
 #include "moert/Workspace.h"
-#include "runtime/src/support/Sha256.h"
 
 #include <algorithm>
 #include <cstring>

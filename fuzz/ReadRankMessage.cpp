@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../runtime/src/comm/process/Message.h"
 #include "RuntimeReaders.h"
-#include "runtime/src/comm/process/Message.h"
 
 using namespace moec::testing;
 

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Readers.h"
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Compiler/TunedConfigs.h"
+#include "moec/Schedules/ConfigText.h"
 
 using namespace moec;
 using namespace moec::testing;

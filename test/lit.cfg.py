@@ -11,8 +11,8 @@ config.suffixes = [".mlir", ".test"]
 config.excludes = ["Numeric", "models", "Inputs"]
 config.test_source_root = os.path.dirname(__file__)
 if config.moec_sanitize:
-    # Left to the release build, for time: whole layers whose kernels are searched for, or multiplied by the simulator,
-    # again and again. Each pass, command and reader that they go through is in other tests.
+    # Only in the release build, because of their time: tests of whole layers with a search for kernels or long
+    # simulations. Other tests cover each of their passes, commands and readers.
     config.excludes += [
         "bisect.test", "check.test", "checkpoint-names.test", "device-part.test", "dump-pipeline.test", "emit.test",
         "explain.test", "explain-ranks.test", "explain-times.test", "forced-configs.test", "independent.test",
@@ -28,7 +28,7 @@ for name in ("HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
-# The cache of the tests, not that of the user.
+# The tests use a separate cache.
 config.environment["MOEC_CACHE_DIR"] = os.path.join(config.moec_bin_dir, "..", "test", "cache")
 
 # For moe-run --check. (lit's own diff and cat take PYTHONPATH away from the lines that follow.)

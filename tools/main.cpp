@@ -1,4 +1,4 @@
-//===- main.cpp - a command of libmoec.so as a program ----------*- C++ -*-===//
+//===- main.cpp - a command of a library as a program -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

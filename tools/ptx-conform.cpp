@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Conform/Tool.h"
+#include "moec/PtxConform/Tool.h"
 
 int main(int argc, char **argv) {
   return moec::conform::ptxConformMain(argc, argv);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Mutate/Tool.h"
+#include "moec/PtxMutate/Tool.h"
 
 int main(int argc, char **argv) {
   return moec::ptx::mutate::ptxMutateMain(argc, argv);

@@ -5,6 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Sim/Tool.h"
+#include "moec/PtxSim/Tool.h"
 
 int main(int argc, char **argv) { return moec::ptx::ptxSimMain(argc, argv); }

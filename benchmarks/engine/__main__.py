@@ -2,24 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """vLLM with its own experts and with moec's, on one GPU: outputs, speed, memory, serving load.
 
-    python3 benchmarks/engine [--commit=HASH] OUT.json JOB...
+    python3 benchmarks/engine [--commit=HASH] OUT.json JOB[+JOB...]...
 
-JOB is MODEL:VARIANT:LAYERS:WHAT:SECONDS.
+JOB is MODEL:VARIANT:LAYERS:WHAT:SECONDS. Jobs joined by + have their engines on the GPU at the same time: these start
+together, and then measure in turn, one repetition each, while the others are idle.
 
     MODEL     of models.py: published models, with random weights
     VARIANT   who runs the experts, and the mode: base-compile, moec-no-compile, marlin-eager. base is what vLLM
               chooses by itself, other words are its --moe-backend. Without a mode: compile. no-compile: full CUDA
-              graphs for decode alone. The same with a prefix cache and prompts in chunks of 512 tokens: chunked.
+              graphs for decode alone. piecewise: as compile, with graphs of the parts between attentions alone. The
+              same as no-compile with a prefix cache and prompts in chunks of 512 tokens: chunked.
               The same with drafts from n-grams: speculative
     LAYERS    a number, or all
     WHAT      m memory, c outputs (log-probabilities of 1500 given tokens, greedy tokens, the same twice), s speed,
               p GPU kernels (torch.profiler), v serving load, w sleep, wake and reload of weights,
               f 2 to 12 new tokens of a request (chunked: behind a prefix in the cache; speculative: drafts)
-    SECONDS   after which the job is killed, the next one starts, and the record keeps what there is
+    SECONDS   after which the job is killed if its engine has not started, and as many again for what it measures; the
+              record keeps what there is
 
-For example, vLLM's default and moec, one after the other:
+For example, vLLM's default and moec, one after the other, and both at once:
 
     python3 benchmarks/engine q3.json q3:base:all:mcsp:240 q3:moec:all:mcsp:240
+    python3 benchmarks/engine q3.json q3int4:base:all:csp:240+q3int4:moec:all:csp:240
 
 vLLM is imported once, and each job is a process that is forked from there. Each result is in OUT.json as soon as it
 is known; a file that is there is gone on with. vLLM's output is in OUT.json.log. The exit code is 0 where each job
@@ -28,10 +32,12 @@ measured all of its parts."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import datetime
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -39,11 +45,11 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from jobs import FORM, Job, parse_job  # noqa: E402
+from jobs import FORM, Job, parse_group  # noqa: E402
 from models import MODELS  # noqa: E402
 from record import Record  # noqa: E402
 from summary import make_tables  # noqa: E402
@@ -52,7 +58,7 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
 }
-#: What a machine without the packages behind them needs; the environment may say otherwise.
+#: Defaults for a machine without the packages behind them; the environment takes precedence.
 DEFAULTS = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 #: PR_SET_PDEATHSIG of <sys/prctl.h>.
 _DEATH_SIGNAL = 1
@@ -78,7 +84,7 @@ def make_head(commit: str, versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def run_child(job: Job, record: Record, log: Path) -> int:
+def run_child(job: Job, record: Record, log: Path, turn: Callable[[], None]) -> int:
     """In the forked process."""
     progress = os.fdopen(os.dup(1), "w")
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -100,7 +106,7 @@ def run_child(job: Job, record: Record, log: Path) -> int:
 
     try:
         with tempfile.TemporaryDirectory() as folder:
-            measure.run_job(job, Path(folder), add, compare)
+            measure.run_job(job, Path(folder), add, compare, turn)
         return 0
     except BaseException as error:
         traceback.print_exc()
@@ -108,41 +114,89 @@ def run_child(job: Job, record: Record, log: Path) -> int:
         return 1
 
 
-def run_job(job: Job, record: Record, log: Path) -> bool:
-    """In a process of its own, which no other job's errors or memory reach."""
-    start = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        os.setpgid(0, 0)
-        # A run that is killed leaves no job behind that holds the GPU.
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+class Child:
+    """A job in a separate process, isolated from other jobs' errors and memory. It waits until it may measure."""
+
+    def __init__(self, job: Job, record: Record, log: Path) -> None:
+        self.job, self.start, self._left, self._status = job, time.monotonic(), job.seconds, None
+        told, self._tell = os.pipe()
+        self._asked, ask = os.pipe()
+        self._id = os.fork()
+        if self._id:
+            os.close(told)
+            os.close(ask)
+            return
         code = 1
         try:
-            code = run_child(job, record, log)
+            os.setpgid(0, 0)
+            # If the run is killed, no job keeps the GPU.
+            ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+            def turn() -> None:
+                os.write(ask, b".")
+                os.read(told, 1)
+
+            code = run_child(job, record, log, turn)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    status = None
-    while status is None and time.monotonic() - start < job.seconds:
-        done, code = os.waitpid(child, os.WNOHANG)
-        status = os.waitstatus_to_exitcode(code) if done else None
-        time.sleep(0.1)
-    is_late = status is None
-    if is_late:
-        # Its own group: vLLM's compiler has processes below it.
-        os.killpg(child, signal.SIGKILL)
-        _, code = os.waitpid(child, 0)
-        status = os.waitstatus_to_exitcode(code)
-    record.reload()
-    from measure import describe_job
 
-    if is_late:
-        record.add(**describe_job(job), what="time limit", error=f"killed after {job.seconds:g} s")
-    elif status < 0:
-        record.add(**describe_job(job), what="failed", error=f"ended by signal {-status}")
-    print(f"{job}: {'done' if status == 0 else 'FAILED'} in {time.monotonic() - start:.0f} s", flush=True)
-    return status == 0
+    def _has_ended(self) -> bool:
+        if self._status is None:
+            done, code = os.waitpid(self._id, os.WNOHANG)
+            self._status = os.waitstatus_to_exitcode(code) if done else None
+        return self._status is not None
+
+    def asks(self, until: float) -> bool:
+        """Waits until the job asks to measure. False: it has ended, or is late."""
+        while not self._has_ended() and time.monotonic() < until:
+            is_ready, _, _ = select.select([self._asked], [], [], 0.1)
+            if is_ready and os.read(self._asked, 1):
+                return True
+        return False
+
+    def take_turn(self) -> bool:
+        """Lets the job measure until it asks again. False: it has ended, or exceeded its time, without that of other
+        jobs."""
+        start = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._tell, b".")
+        asks = self.asks(start + self._left)
+        self._left -= time.monotonic() - start
+        return asks
+
+    def end(self, record: Record) -> bool:
+        """Whether the job has measured all of its parts. One that still runs is killed."""
+        from measure import describe_job
+
+        seconds = time.monotonic() - self.start
+        if not self._has_ended():
+            # Its own group: vLLM's compiler has processes below it.
+            os.killpg(self._id, signal.SIGKILL)
+            os.waitpid(self._id, 0)
+            record.add(**describe_job(self.job), what="time limit", error=f"killed after {seconds:.1f} s")
+        elif self._status < 0:
+            record.add(**describe_job(self.job), what="failed", error=f"ended by signal {-self._status}")
+        print(f"{self.job}: {'done' if self._status == 0 else 'FAILED'} in {seconds:.0f} s", flush=True)
+        os.close(self._tell)
+        os.close(self._asked)
+        return self._status == 0
+
+
+def run_group(jobs: list[Job], record: Record, log: Path) -> bool:
+    """Whether all jobs have measured all of their parts."""
+    children = [Child(job, record, log) for job in jobs]
+    is_started = [child.asks(child.start + child.job.seconds) for child in children]
+    are_done = [child.end(record) for child, is_there in zip(children, is_started) if not is_there]
+    measuring = [child for child, is_there in zip(children, is_started) if is_there]
+    while measuring:
+        for child in list(measuring):
+            if not child.take_turn():
+                measuring.remove(child)
+                are_done.append(child.end(record))
+    record.reload()
+    return all(are_done)
 
 
 def main(arguments: list[str]) -> int:
@@ -150,10 +204,10 @@ def main(arguments: list[str]) -> int:
         prog="engine", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commit", default="", help="of moec, for the record (default: the folder's)")
     parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("jobs", nargs="+", metavar="JOB", help=FORM)
+    parser.add_argument("groups", nargs="+", metavar="JOB", help=FORM)
     options = parser.parse_args(arguments)
     try:
-        jobs = [parse_job(text, tuple(MODELS)) for text in options.jobs]
+        groups = [parse_group(text, tuple(MODELS)) for text in options.groups]
     except ValueError as error:
         parser.error(str(error))
     os.environ.update(ENVIRONMENT)
@@ -175,7 +229,7 @@ def main(arguments: list[str]) -> int:
         parser.error(str(error))
     log = options.out.with_name(options.out.name + ".log")
     before = len(record.rows)
-    are_done = [run_job(job, record, log) for job in jobs]
+    are_done = [run_group(group, record, log) for group in groups]
     print("\n".join(make_tables(record.rows[before:])))
     return 0 if all(are_done) else 1
 

@@ -12,21 +12,23 @@ PARTS = {
     "m": "memory", "c": "outputs", "s": "speed", "p": "GPU kernels", "v": "serving load", "w": "sleep, wake, reload",
     "f": "few tokens of a request",
 }
-MODES = ("compile", "no-compile", "eager", "chunked", "speculative")
+MODES = ("compile", "no-compile", "piecewise", "eager", "chunked", "speculative")
 FORM = "MODEL:VARIANT:LAYERS:WHAT:SECONDS"
-_VARIANT = re.compile(r"([a-z0-9_]+?)(?:-(no-compile|compile|eager|chunked|speculative))?")
+_VARIANT = re.compile(rf"([a-z0-9_]+?)(?:-({'|'.join(MODES)}))?")
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
     model: str
-    #: "moec", "base" (what vLLM chooses by itself) or a name of vLLM's --moe-backend.
+    #: "moec", "base" (vLLM's own choice) or a name of vLLM's --moe-backend.
     experts: str
     mode: str
-    #: 0: all that the model has.
+    #: 0: all layers of the model.
     layers: int
     parts: str
     seconds: float
+    #: Other engines are on the GPU at the same time.
+    is_shared: bool = False
 
     def __str__(self) -> str:
         return f"{self.model}:{self.experts}-{self.mode}:{self.layers or 'all'}"
@@ -60,3 +62,9 @@ def parse_job(text: str, models: tuple[str, ...]) -> Job:
         raise fail("SECONDS", f"'{seconds}' is not a number above 0")
     ordered = "".join(letter for letter in PARTS if letter in parts)
     return Job(model, found[1], found[2] or "compile", 0 if layers == "all" else int(layers), ordered, limit)
+
+
+def parse_group(text: str, models: tuple[str, ...]) -> list[Job]:
+    """Jobs joined by +. Raises ValueError, which names the job and the field."""
+    jobs = [parse_job(each, models) for each in text.split("+")]
+    return [dataclasses.replace(job, is_shared=len(jobs) > 1) for job in jobs]

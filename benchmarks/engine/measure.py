@@ -17,7 +17,7 @@ import torch
 from jobs import Job
 from models import MODELS, write_model
 from plugin_log import PluginLog
-from record import describe_times
+from record import describe_times, join_times
 from summary import BATCHES, PREFILLS
 from torch.profiler import ProfilerActivity, profile
 from vllm import LLM, SamplingParams
@@ -25,14 +25,20 @@ from weights import LOAD_FORMAT, list_experts, reload_experts
 
 #: Adds a row to the record: what, and the other fields.
 Add = Callable[..., None]
+#: Returns once the other engines of the group have measured as much.
+Turn = Callable[[], None]
 REPEATS = 5
 #: Steps of decode are the difference of two calls.
 FEW, MANY = 8, 56
 REQUESTS_AT_ONCE = (1, 16, 64)
+#: The first call includes vLLM's compilation of kernels for new sizes.
+SERVING_PASSES = 2
 #: Token ids that all vocabularies have.
 _IDS = (10, 100000)
 _GIB = 2**30
-#: Of modes that schedule otherwise.
+#: KV cache of a layer of an engine that shares the GPU: 64 requests of 640 tokens of Qwen3-30B-A3B take 80 MiB.
+SHARED_KV_BYTES = _GIB // 12
+#: For modes with another schedule.
 CHUNK, DRAFT, PREFIX = 512, 5, 512
 
 
@@ -48,10 +54,16 @@ def make_arguments(job: Job, folder: Path) -> dict[str, Any]:
         skip_tokenizer_init=True, dtype="bfloat16", seed=0, max_model_len=20480, max_num_batched_tokens=16384,
         max_num_seqs=max(BATCHES), gpu_memory_utilization=0.9, enable_prefix_caching=False,
     )
+    if job.is_shared:
+        # vLLM asks for this share of free memory before it loads, and then for the cache.
+        layers = job.layers or MODELS[job.model].layers
+        found |= {"gpu_memory_utilization": 0.02, "kv_cache_memory_bytes": layers * SHARED_KV_BYTES}
     if job.mode == "eager":
         found["enforce_eager"] = True
     elif job.mode == "compile":
         found["compilation_config"] = {"cudagraph_capture_sizes": sizes}
+    elif job.mode == "piecewise":
+        found["compilation_config"] = {"cudagraph_mode": "PIECEWISE", "cudagraph_capture_sizes": sizes}
     else:
         found["compilation_config"] = {
             "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
@@ -109,14 +121,15 @@ def list_sizes(module: torch.nn.Module) -> dict[str, int]:
     return {name: size for name, size in found.values() if size}
 
 
-def measure_memory(llm: LLM, add: Add) -> None:
+def measure_memory(llm: LLM, add: Add, is_shared: bool) -> None:
     worker = find_worker(llm)
     model = worker.model_runner.get_model()
     experts = next((layer for _, layer in list_experts(model)))
     free, total = torch.cuda.mem_get_info()
-    add("memory", kv_cache_gib=worker.available_kv_cache_memory_bytes / _GIB,
-        model_gib=worker.model_runner.model_memory_usage / _GIB,
-        kv_blocks=llm.llm_engine.vllm_config.cache_config.num_gpu_blocks, free_gib=free / _GIB, total_gib=total / _GIB,
+    found = {} if is_shared else {
+        "kv_cache_gib": worker.available_kv_cache_memory_bytes / _GIB, "free_gib": free / _GIB,
+        "kv_blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks}
+    add("memory", **found, model_gib=worker.model_runner.model_memory_usage / _GIB, total_gib=total / _GIB,
         peak_gib=torch.cuda.max_memory_allocated() / _GIB, allocated_gib=torch.cuda.memory_allocated() / _GIB,
         weights_gib=sum(list_sizes(model).values()) / _GIB,
         layer_mib={name: round(size / 2**20, 3) for name, size in list_sizes(experts).items()})
@@ -131,7 +144,7 @@ def measure_outputs(llm: LLM, add: Add, compare: Callable[[list[float]], list[di
         add("log-probabilities", **difference)
 
 
-def measure_speed(llm: LLM, add: Add) -> None:
+def measure_speed(llm: LLM, add: Add, turn: Turn) -> None:
     for batch in BATCHES:
         prompts = draw_prompts(batch, 16)
         generate(llm, prompts, FEW)
@@ -140,27 +153,32 @@ def measure_speed(llm: LLM, add: Add) -> None:
             few, _ = generate(llm, prompts, FEW)
             many, _ = generate(llm, prompts, MANY)
             steps.append((many - few) / (MANY - FEW))
+            turn()
         add("decode", size=batch, **describe_times(steps))
     for tokens in PREFILLS:
         prompts = draw_prompts(1, tokens)
         generate(llm, prompts, 1)
-        add("prefill", size=tokens, **describe_times([generate(llm, prompts, 1)[0] for _ in range(REPEATS)]))
+        times = []
+        for _ in range(REPEATS):
+            times.append(generate(llm, prompts, 1)[0])
+            turn()
+        add("prefill", size=tokens, **describe_times(times))
 
 
-def profile_call(call: Callable[[], Any]) -> dict[str, tuple[int, float]]:
-    """Kernels by name: how often, and microseconds in all."""
+def profile_call(call: Callable[[], Any]) -> tuple[dict[str, tuple[int, float]], float]:
+    """Kernels by name: how often, and microseconds in all. And the microseconds in which at least one of them ran."""
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         call()
     kernels: dict[str, tuple[int, float]] = {}
-    for event in found.events():
-        if str(event.device_type).endswith("CUDA"):
-            count, us = kernels.get(event.name[:120], (0, 0.0))
-            kernels[event.name[:120]] = (count + 1, us + event.time_range.elapsed_us())
-    return kernels
+    events = [event for event in found.events() if str(event.device_type).endswith("CUDA")]
+    for event in events:
+        count, us = kernels.get(event.name[:120], (0, 0.0))
+        kernels[event.name[:120]] = (count + 1, us + event.time_range.elapsed_us())
+    return kernels, join_times([(event.time_range.start, event.time_range.end) for event in events])
 
 
 def subtract(more: dict, less: dict, steps: int) -> dict[str, list[float]]:
-    """For one step; what takes less than half a microsecond is left out."""
+    """For one step; kernels below half a microsecond are omitted."""
     found = {}
     for name, (count, us) in more.items():
         fewer, below = less.get(name, (0, 0.0))
@@ -170,18 +188,21 @@ def subtract(more: dict, less: dict, steps: int) -> dict[str, list[float]]:
 
 
 def measure_kernels(llm: LLM, add: Add) -> None:
-    def tell(phase: str, size: int, kernels: dict[str, list[float]]) -> None:
-        add("kernels", phase=phase, size=size, gpu_us=round(sum(us for _, us in kernels.values()), 1), kernels=kernels)
+    def tell(phase: str, size: int, kernels: dict[str, list[float]], busy_us: float) -> None:
+        add("kernels", phase=phase, size=size, gpu_us=round(sum(us for _, us in kernels.values()), 1),
+            busy_us=round(busy_us, 1), kernels=kernels)
 
     for batch in BATCHES:
         prompts = draw_prompts(batch, 16)
         generate(llm, prompts, 4)
-        few, many = (profile_call(lambda: generate(llm, prompts, tokens)) for tokens in (4, 12))
-        tell("decode", batch, subtract(many, few, 8))
+        (few, few_us), (many, many_us) = (
+            profile_call(lambda: generate(llm, prompts, tokens)) for tokens in (4, 12))
+        tell("decode", batch, subtract(many, few, 8), (many_us - few_us) / 8)
     for tokens in PREFILLS:
         prompts = draw_prompts(1, tokens)
         generate(llm, prompts, 1)
-        tell("prefill", tokens, subtract(profile_call(lambda: generate(llm, prompts, 1)), {}, 1))
+        kernels, busy_us = profile_call(lambda: generate(llm, prompts, 1))
+        tell("prefill", tokens, subtract(kernels, {}, 1), busy_us)
 
 
 def describe_percentiles(seconds: list[float]) -> dict[str, float]:
@@ -190,7 +211,7 @@ def describe_percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def serve(llm: LLM, at_once: int, requests: int, prompt_tokens: int, tokens: int) -> dict[str, Any]:
-    """A new request starts when one ends, so that as many are there at each time."""
+    """A new request starts when one ends, so that their number is constant."""
     engine = llm.llm_engine
     parameters = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
     prompts: Iterator[list[int]] = iter(draw_prompts(requests, prompt_tokens))
@@ -231,10 +252,12 @@ def serve(llm: LLM, at_once: int, requests: int, prompt_tokens: int, tokens: int
     }
 
 
-def measure_serving(llm: LLM, add: Add) -> None:
-    for at_once in REQUESTS_AT_ONCE:
-        serve(llm, at_once, at_once, 64, 8)
-        add("serving", size=at_once, **serve(llm, at_once, max(3 * at_once, 8), 512, 128))
+def measure_serving(llm: LLM, add: Add, turn: Turn) -> None:
+    for _ in range(SERVING_PASSES):
+        for at_once in REQUESTS_AT_ONCE:
+            serve(llm, at_once, at_once, 64, 8)
+            add("serving", size=at_once, **serve(llm, at_once, max(3 * at_once, 8), 512, 128))
+            turn()
 
 
 def measure_sleep(llm: LLM, add: Add) -> None:
@@ -270,38 +293,45 @@ def measure_few_tokens(llm: LLM, add: Add) -> None:
 
 def measure_drafts(llm: LLM, add: Add) -> None:
     """Tokens that verified drafts gave, and how many of them the same model ranks first without drafts."""
+    def count() -> dict[str, int]:
+        return {metric.name.removeprefix("vllm:spec_decode_num_"): metric.value for metric in llm.get_metrics()
+                if metric.name.startswith("vllm:spec_decode_num_") and hasattr(metric, "value")}
+
     prompts = [prompt * 16 for prompt in draw_prompts(8, 8)]
+    before = count()
     _, outputs = generate(llm, prompts, 64)
+    counts = {name: value - before.get(name, 0) for name, value in count().items()}
     tokens = [list(each.outputs[0].token_ids) for each in outputs]
     _, scored = generate(llm, [[*prompt, *more] for prompt, more in zip(prompts, tokens)], 1, prompt_logprobs=0)
     ranks = [entry[token].rank for each, more in zip(scored, tokens)
              for token, entry in zip(more, each.prompt_logprobs[-len(more):])]
-    counts = {metric.name.removeprefix("vllm:spec_decode_num_"): metric.value for metric in llm.get_metrics()
-              if metric.name.startswith("vllm:spec_decode_num_") and hasattr(metric, "value")}
     add("drafts", **counts, tokens=len(ranks), first=sum(rank == 1 for rank in ranks), worst=max(ranks))
 
 
-def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], list[dict]]) -> None:
+def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], list[dict]], turn: Turn) -> None:
     log, start = PluginLog(), time.monotonic()
     llm = LLM(**make_arguments(job, folder))
-    layers = log.count_layers()
-    add("start", seconds=round(time.monotonic() - start, 2), moec_layers=layers, log=log.lines,
+    layers, seconds = log.count_layers(), round(time.monotonic() - start, 2)
+    turn()
+    add("start", seconds=seconds, is_shared=job.is_shared, moec_layers=layers, log=log.lines,
         kernels=count_kernels(find_worker(llm).model_runner.get_model()))
     if job.experts == "moec" and not layers:
         raise RuntimeError(f"no layer runs in moec; the plugin's log: {log.lines or 'empty'}")
     if job.experts != "moec" and log.lines:
         raise RuntimeError(f"moec is loaded in a job without it: {log.lines}")
     parts: dict[str, Callable[[LLM, Add], None]] = {
-        "m": measure_memory, "c": functools.partial(measure_outputs, compare=compare), "s": measure_speed,
-        "p": measure_kernels, "v": measure_serving, "w": measure_sleep,
+        "m": functools.partial(measure_memory, is_shared=job.is_shared),
+        "c": functools.partial(measure_outputs, compare=compare), "s": functools.partial(measure_speed, turn=turn),
+        "p": measure_kernels, "v": functools.partial(measure_serving, turn=turn), "w": measure_sleep,
         "f": measure_drafts if job.mode == "speculative" else measure_few_tokens,
     }
     for letter in job.parts:
         parts[letter](llm, add)
+        turn()
 
 
 def describe_job(job: Job) -> dict[str, Any]:
-    """What all rows of a job have."""
+    """Fields that all rows of a job share."""
     model = MODELS[job.model]
     return {"job": str(job), "model": job.model, "published": model.published, "format": model.format,
             "layers": job.layers or model.layers, "mode": job.mode, "experts": job.experts}

@@ -42,7 +42,7 @@ _ERNIE = heads(20, 4) | {
     "tie_word_embeddings": True,
 }
 
-#: Layers that stay at 16 bits, by the patterns of each format.
+#: Layers that keep 16 bits, by the patterns of each format.
 _AT_16_BITS = ["lm_head", "re:.*self_attn.*", "re:.*mlp.gate$", "re:.*shared_expert.*",
                "re:.*mlp.(gate|up|gate_up|down)_proj.*"]
 _FP8 = {"num_bits": 8, "type": "float"}
@@ -78,10 +78,10 @@ _NVFP4 = _FP4 | {"strategy": "tensor_group", "group_size": 16}
 class Model:
     #: A file of test/models.
     published: str
-    #: As tables name it.
+    #: The name in tables.
     format: str
     added: Config
-    #: quantization_config where it is not the published one.
+    #: quantization_config if it is not the published one.
     quantization: Optional[Config] = None
 
     @property
@@ -134,7 +134,7 @@ _COMMON = {
 
 
 def make_config(name: str, layers: int = 0) -> Config:
-    """config.json with as many layers, or with the model's own number for 0."""
+    """config.json with this number of layers, or with the model's own number for 0."""
     model = MODELS[name]
     config = _COMMON | model.read() | model.added
     config.pop("torch_dtype", None)

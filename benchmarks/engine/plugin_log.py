@@ -9,8 +9,8 @@ import re
 
 
 class PluginLog(logging.Filter):
-    """Keeps the lines and lets them through. vLLM configures its loggers while the engine is made, which takes handlers
-    from them and leaves filters."""
+    """Records the lines and passes them on. A filter, since vLLM removes handlers from its loggers while the engine
+    is created."""
 
     def __init__(self) -> None:
         super().__init__()

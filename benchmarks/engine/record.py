@@ -5,12 +5,14 @@ file beside it, since only their differences belong into a record."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
 import os
 import statistics
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 Row = dict[str, Any]
 #: Fields of the head that all rows of a file share.
@@ -20,6 +22,15 @@ SHARED = ("engine", "commit", "device", "torch")
 def describe_times(seconds: list[float]) -> Row:
     ms = [round(each * 1e3, 4) for each in seconds]
     return {"ms": statistics.median(ms), "spread_ms": [min(ms), max(ms)], "all_ms": ms}
+
+
+def join_times(spans: list[tuple[float, float]]) -> float:
+    """The time during which at least one of the spans lasted."""
+    total, until = 0.0, -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def compare_log_probabilities(values: list[float], others: list[float]) -> Row:
@@ -36,7 +47,7 @@ def compare_log_probabilities(values: list[float], others: list[float]) -> Row:
 
 class Record:
     def __init__(self, path: Path, head: Row) -> None:
-        """Goes on with a file that is there. Raises ValueError where its rows come from something else."""
+        """Continues an existing file. Raises ValueError if its rows have another origin."""
         self.path, self.head, self.rows = path, head, []
         if path.exists():
             there = json.loads(path.read_text())
@@ -48,14 +59,26 @@ class Record:
             self.rows = there["rows"]
         self._log_probabilities = path.with_name(path.name + ".logprobs")
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Processes of a group add to one file."""
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
     def add(self, **row: Any) -> None:
-        """A reader finds the file as it was before or as it is after, even where the process is killed."""
-        self.rows.append(row)
-        new = self.path.with_name(self.path.name + ".new")
-        rows = ",\n  ".join(json.dumps(each) for each in self.rows)
-        head = json.dumps(self.head, indent=1)[:-2]
-        new.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n')
-        os.replace(new, self.path)
+        """A reader sees the file before or after the write, even if the process is killed."""
+        with self._alone():
+            self.reload()
+            self.rows.append(row)
+            new = self.path.with_name(self.path.name + ".new")
+            rows = ",\n  ".join(json.dumps(each) for each in self.rows)
+            head = json.dumps(self.head, indent=1)[:-2]
+            new.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n')
+            os.replace(new, self.path)
 
     def reload(self) -> None:
         """Rows that another process added."""
@@ -63,7 +86,7 @@ class Record:
             self.rows = json.loads(self.path.read_text())["rows"]
 
     def compare(self, job: str, model: str, layers: Optional[int], values: list[float]) -> list[Row]:
-        """Beside all jobs of the same weights, which the file has; then these are part of it."""
+        """Compares with all jobs of the same weights in the file, then adds these."""
         others = []
         if self._log_probabilities.exists():
             others = [json.loads(line) for line in self._log_probabilities.read_text().splitlines()]

@@ -10,7 +10,7 @@ import statistics
 from typing import Any, Callable, Optional
 
 Row = dict[str, Any]
-#: A model with its layers and mode: what is compared.
+#: A compared case: a model with its layers and mode.
 Case = tuple[str, int, str]
 BATCHES = (1, 8, 64, 256)
 PREFILLS = (1024, 4096, 16384)
@@ -72,36 +72,38 @@ def join_kernels(kernels: dict[str, list[float]]) -> dict[str, float]:
     return joined
 
 
-def find_expert_times(base: Row, ours: Row, base_ms: float, our_ms: float, layers: int) -> tuple[float, float, float]:
-    """Microseconds of a layer's experts: of base's kernels, of moec's, and of moec by the step. Kernels of the experts
-    are what one of the two has alone. moec's kernels start before those ahead of them end, so that their sum counts
-    the wait as well; by the step, moec takes what base's kernels take and the difference of the two steps."""
-    theirs, own = join_kernels(base["kernels"]), join_kernels(ours["kernels"])
-    base_us = sum(us for name, us in theirs.items() if name not in own) / layers
-    our_us = sum(us for name, us in own.items() if name not in theirs) / layers
-    return base_us, our_us, base_us + (our_ms - base_ms) * 1e3 / layers
+def find_kernels(rows: list[Row], case: Case, experts: str, column: tuple[str, int]) -> Optional[Row]:
+    found = [row for row in pick(rows, case, "kernels", experts) if (row["phase"], row["size"]) == column]
+    return found[-1] if found else None
+
+
+def find_busy_ms(rows: list[Row], case: Case, column: tuple[str, int]) -> Optional[tuple[float, float]]:
+    """Time in which the GPU ran kernels, with vLLM's default and with moec."""
+    base, ours = (find_kernels(rows, case, name, column) for name in ("base", "moec"))
+    return (base["busy_us"] / 1e3, ours["busy_us"] / 1e3) if base and ours else None
 
 
 def expert_times(rows: list[Row], case: Case, column: tuple[str, int]) -> Optional[tuple[float, float, float]]:
-    what, size = column
-    found = {
-        name: [row for row in pick(rows, case, "kernels", name) if (row["phase"], row["size"]) == (what, size)]
-        for name in ("base", "moec")
-    }
-    times = [median_ms(rows, case, name, column) for name in found]
+    """Microseconds of a layer's experts: of base's kernels, of moec's, and of moec by the GPU's time. Kernels of the
+    experts are what one of the two has alone. moec's kernels start before those ahead of them end, so that their sum
+    counts the wait as well; by the GPU's time, moec takes what base's kernels take and the difference of the two."""
+    base, ours = (find_kernels(rows, case, name, column) for name in ("base", "moec"))
     layers = [row["moec_layers"] for row in pick(rows, case, "start", "moec")]
-    if not all(found.values()) or None in times or not layers:
+    if not base or not ours or not layers:
         return None
-    return find_expert_times(found["base"][-1], found["moec"][-1], *times, layers[-1])
+    theirs, own = join_kernels(base["kernels"]), join_kernels(ours["kernels"])
+    base_us = sum(us for name, us in theirs.items() if name not in own) / layers[-1]
+    our_us = sum(us for name, us in own.items() if name not in theirs) / layers[-1]
+    return base_us, our_us, base_us + (ours["busy_us"] - base["busy_us"]) / layers[-1]
 
 
 _HEAD = ("| model | format | layers | mode | ", "|---|---|--:|---|")
-#: Columns of words; others have numbers.
+#: Columns of text; others have numbers.
 _WORDS = ("experts", "layers run by", "outputs")
 
 
 def make_table(heads: list[str], lines: list[str]) -> list[str]:
-    """Nothing, where there are no lines."""
+    """Empty if there are no lines."""
     marks = "".join("---|" if head in _WORDS else "--:|" for head in heads)
     return [f"{_HEAD[0]}{' | '.join(heads)} |", _HEAD[1] + marks, *lines] if lines else []
 
@@ -129,12 +131,28 @@ def expert_cell(rows: list[Row], case: Case, column: tuple[str, int]) -> str:
     return " / ".join(f"{each:.0f}" for each in times) if times else ""
 
 
+def busy_cell(rows: list[Row], case: Case, column: tuple[str, int]) -> str:
+    times = find_busy_ms(rows, case, column)
+    return f"{times[0]:.2f} / {times[1]:.2f} ({times[0] / times[1]:.2f})" if times else ""
+
+
 def give(value: Optional[float], digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def memory_lines(rows: list[Row]) -> list[str]:
+    """For jobs that do not share the GPU."""
+    lines = []
+    for case in list_cases(rows):
+        base, ours = ([row["kv_cache_gib"] for row in pick(rows, case, "memory", name) if "kv_cache_gib" in row]
+                      for name in ("base", "moec"))
+        if base and ours:
+            lines.append(f"| {name_case(rows, case)} | {base[-1]:.2f} | {ours[-1]:.2f} | {ours[-1] - base[-1]:+.2f} |")
+    return make_table(["base", "moec", "difference"], lines)
+
+
 def job_lines(rows: list[Row]) -> list[str]:
-    """One for each job: what ran, memory, start, outputs; and what failed."""
+    """One row per job: kernels, start, weights, outputs; and failures."""
     lines = []
     for case in list_cases(rows):
         for experts in [*list_built_in(rows, case), "moec"]:
@@ -146,19 +164,24 @@ def job_lines(rows: list[Row]) -> list[str]:
             kernels = ", ".join(f"{count} {name}" for name, count in start.get("kernels", {}).items())
             lines.append(
                 f"| {name_case(rows, case)} | {experts} | {kernels or '-'} | {give(start.get('seconds'), 1)} | "
-                f"{give(memory.get('kv_cache_gib'), 2)} | {give(memory.get('model_gib'), 2)} | "
-                f"{'; '.join(describe_outputs(here))} |")
-    return make_table(["experts", "layers run by", "start s", "KV cache GiB", "model GiB", "outputs"], lines)
+                f"{give(memory.get('model_gib'), 2)} | {'; '.join(describe_outputs(here))} |")
+    return make_table(["experts", "layers run by", "start s", "model GiB", "outputs"], lines)
+
+
+def choose_others(rows: list[Row]) -> list[Row]:
+    """Differences from jobs of the same mode, or from all if there is none."""
+    found = [row for row in rows if row["what"] == "log-probabilities"]
+    return [row for row in found if f"-{row['mode']}:" in row["against"]] or found
 
 
 def describe_outputs(rows: list[Row]) -> list[str]:
-    texts = []
+    texts, others = [], choose_others(rows)
     for row in rows:
         if row["what"] == "outputs":
             texts.append("same twice" if row["same_twice"] else "not the same twice")
             if row["not_finite"]:
                 texts.append(f"{row['not_finite']} values not finite")
-        elif row["what"] == "log-probabilities":
+        elif row["what"] == "log-probabilities" and row in others:
             texts.append(f"mean {give(row['mean'], 4)}, max {give(row['max'], 2)} to {row['against']}")
         elif row["what"] in ("sleep", "reload"):
             texts.append(f"{row['what']}: {'the same' if row['is_same'] else 'DIFFERENT'}")
@@ -174,25 +197,40 @@ def describe_outputs(rows: list[Row]) -> list[str]:
 
 
 def serving_lines(rows: list[Row]) -> list[str]:
-    lines = [
-        f"| {name_case(rows, case_of(row))} | {row['experts']} | {row['size']} | {row['tokens_per_second']:.0f} | "
-        f"{row['first_token_ms']['p99']:.1f} | {row['next_token_ms']['p99']:.2f} |"
-        for row in rows if row["what"] == "serving"
-    ]
+    passes: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row["what"] == "serving":
+            passes.setdefault((case_of(row), row["size"], row["experts"]), []).append(row)
+    lines = []
+    for case, size, experts in sorted(passes, key=lambda each: list_cases(rows).index(each[0])):
+        found = passes[case, size, experts]
+        cells = [", ".join(cell) for cell in (
+            [f"{row['tokens_per_second']:.0f}" for row in found],
+            [f"{row['first_token_ms']['p99']:.1f}" for row in found],
+            [f"{row['next_token_ms']['p99']:.2f}" for row in found],
+        )]
+        lines.append(f"| {name_case(rows, case)} | {experts} | {size} | {' | '.join(cells)} |")
     return make_table(["experts", "requests", "tokens/s", "first token p99 ms", "next token p99 ms"], lines)
 
 
-#: Tables by what stands above them.
-TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
-    "Milliseconds of a step by its requests (decode) or of a prompt by its tokens (prefill): the fastest kernel of "
-    "vLLM's that was measured / moec (ratio; above 1 moec is faster).": speed_lines,
-    "GPU time of one layer's experts in microseconds: vLLM's default / moec by its kernels / moec by the step. The "
-    "second counts waits of kernels that start early; the third is vLLM's time and the difference of the two steps.":
+#: Lines of a table; none if no row has its values.
+Table = Callable[[list[Row]], list[str]]
+#: By their headings.
+TABLES: dict[str, Table] = {
+    "Milliseconds of decode steps, by the number of requests, and of prefills, by the tokens of the prompt: the fastest "
+    "of vLLM's kernels that was measured / moec (ratio; above 1 moec is faster).": speed_lines,
+    "Milliseconds in which the GPU ran kernels during these, from one run of PyTorch's profiler: vLLM's default / moec "
+    "(ratio).": functools.partial(speed_lines, cell=busy_cell),
+    "GPU time of one layer's experts in microseconds: vLLM's default / moec by its kernels / moec by the GPU's time. "
+    "The second counts waits of kernels that start early; the third is vLLM's and the difference of the times above.":
         functools.partial(speed_lines, cell=expert_cell),
-    "Serving: so many requests of 512 tokens at once, 128 tokens for each.": serving_lines,
+    "Serving: a number of requests at once, each of 512 tokens with 128 tokens of output; one value for each pass.":
+        serving_lines,
+    "GiB that vLLM finds for its KV cache.": memory_lines,
     "Jobs. Differences are those of log-probabilities of 1500 given tokens.": job_lines,
 }
 
 
-def make_tables(rows: list[Row]) -> list[str]:
-    return [line for title, table in TABLES.items() if (lines := table(rows)) for line in ("", title, "", *lines)]
+def make_tables(rows: list[Row], tables: Optional[dict[str, Table]] = None) -> list[str]:
+    return [line for title, table in (tables or TABLES).items() if (lines := table(rows))
+            for line in ("", title, "", *lines)]

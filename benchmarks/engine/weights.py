@@ -23,22 +23,22 @@ from vllm.model_executor.model_loader.reload.utils import get_layer_tensors
 LOAD_FORMAT = "moec_random"
 #: Standard deviation of a dot product of 2048 weights and inputs of variance 1 is 1.3.
 _DEVIATION = 1.3 / math.sqrt(2048)
-#: Standard deviations of codes as they are drawn: words of 4-bit integers, bytes of fp4 pairs, int8, fp8 within 1.
-_OF_CODES = {torch.int32: 4.6, torch.uint8: 2.9, torch.int8: 73.0, torch.float8_e4m3fn: 0.58}
-#: Neither weights nor parts of them: shapes, orders, and what the engine sets for its cache.
+#: Standard deviations of random quantized values: words of 4-bit integers, bytes of fp4 pairs, int8, fp8 within 1.
+_OF_VALUES = {torch.int32: 4.6, torch.uint8: 2.9, torch.int8: 73.0, torch.float8_e4m3fn: 0.58}
+#: Not weights: shapes, orders, and the engine's settings for its cache.
 _LEFT = ("weight_shape", "g_idx", "sort_indices", "expert_map")
 _OF_CACHE = ("k_scale", "v_scale", "q_scale", "prob_scale")
 
 
 def draw_floats(tensor: torch.Tensor, low: float, high: float, generator: torch.Generator) -> None:
-    """By parts, so that codes of 8 bits need no second copy of all in f32."""
+    """In parts, so that 8-bit values need no complete copy in f32."""
     for part in tensor.split(1) if tensor.dim() > 2 else [tensor]:
         numbers = torch.empty(part.shape, dtype=torch.float32, device=part.device)
         part.copy_(numbers.uniform_(low, high, generator=generator))
 
 
 def fill(tensor: torch.Tensor, name: str, deviation: float, generator: torch.Generator) -> None:
-    """One parameter, by its name and dtype; deviation: that of the weights over that of the layer's codes."""
+    """One parameter, by its name and dtype; deviation: that of the weights over that of the layer's quantized values."""
     is_scale = "scale" in name
     if tensor.dtype == torch.int32:
         if "zero" in name:
@@ -83,19 +83,19 @@ def list_weights(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def fill_layer(layer: torch.nn.Module, prefix: str, seed: int) -> None:
-    """As vLLM's loaders do, weights that it quantizes while they are loaded included."""
+    """Like vLLM's loaders, including weights that it quantizes while loading."""
     info = get_layerwise_info(layer)
     is_processed_here = info.can_load()
     if is_processed_here:
         materialize_layer(layer, info)
     tensors = list_weights(layer)
-    codes = [each.dtype for name, each in tensors.items() if each.dtype in _OF_CODES and "scale" not in name
+    codes = [each.dtype for name, each in tensors.items() if each.dtype in _OF_VALUES and "scale" not in name
              and "zero" not in name]
-    deviation = _DEVIATION / _OF_CODES[codes[0]] if codes else _DEVIATION
+    deviation = _DEVIATION / _OF_VALUES[codes[0]] if codes else _DEVIATION
     for name, tensor in tensors.items():
         if tensor.is_meta:
             continue
-        # Norms have 1 or 0, which is right. Scales of experts have what makes them next to nothing.
+        # Norms have 1 or 0, which is right. Scales of experts would make weights nearly 0.
         value = getattr(tensor, "dummy_weight_value", None)
         if value is not None and not codes:
             tensor.fill_(value)
@@ -128,7 +128,7 @@ def list_experts(model: torch.nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def reload_experts(config: VllmConfig, model: torch.nn.Module, seed: int) -> None:
-    """Other weights through vLLM's reload in place, for the layers of experts alone."""
+    """Other weights through vLLM's reload in place, only for expert layers."""
     with set_current_vllm_config(config):
         for prefix, layer in list_experts(model):
             initialize_layerwise_reload(layer)

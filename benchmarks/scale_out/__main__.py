@@ -13,8 +13,8 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
                   rows that are copied, a combine by columns, processes, experts that move
     drills        a rank is killed, stopped, leaves a call out or has another package
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
-    all-to-all    (where --only names it) the same of rows that go to their owners alone by NCCL's messages, as many as there are and in blocks
-                  with room, beside all rows to all; of such rows with one expert each, too
+    all-to-all    (where --only names it) the same of rows that go to their destination ranks alone by NCCL's messages, as
+                  many as there are and in blocks with a capacity, beside all rows to all; of such rows with one expert each, too
     layers        dsv3, qwen3_235b and kimi_k2: together, kernels alone, exchange alone, and one GPU
 
 With one GPU (--gpus=1, or no more are there) ranks share it, each with its streams and its share of the
@@ -55,7 +55,7 @@ from tables import print_part  # noqa: E402
 
 #: Seconds of each part; those of DEFAULT together less than 10 minutes.
 SECONDS = {"correctness": 120, "features": 150, "drills": 120, "exchange": 50, "all-to-all": 60, "layers": 155}
-#: What is measured unless --only names others.
+#: Parts that run unless --only names others.
 DEFAULT = tuple(name for name in SECONDS if name != "all-to-all")
 
 
@@ -95,7 +95,7 @@ def counts_up_to(gpus: int) -> list[int]:
 
 
 def run_shared_part(name: str, part: Part, engines: list[str], notes: list[str]) -> Iterator[dict]:
-    """Of ranks that share the GPU."""
+    """For ranks that share the GPU."""
     if name in ("layers", "all-to-all") or (name != "features" and "peer" not in engines):
         notes.append("not run: it needs 2 GPUs")
     elif name == "features":
@@ -109,7 +109,7 @@ def run_shared_part(name: str, part: Part, engines: list[str], notes: list[str])
 
 def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, notes: list[str]) -> Iterator[dict]:
     until, tiny = time.monotonic() + SECONDS[name], tools.device == "host"
-    # Without GPUs ranks copy what others have.
+    # Without GPUs ranks copy each other's data.
     engines = ["nccl"] if tiny else options.exchange
     if tools.shares_gpu:
         yield from run_shared_part(name, Part(tools, 2, until, tiny, engine="peer"), engines, notes)
@@ -130,14 +130,14 @@ def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, no
         "all-to-all": time_all_to_all,
         "layers": lambda part: time_layers(replace(part, engine=engines[0]), options.layers),
     }[name]
-    # The largest first: with less time the others are what is left out.
+    # The largest first: with less time the others are omitted.
     counts = [gpus] if name in ("correctness", "features", "all-to-all") else counts_up_to(gpus)[::-1]
     for count in counts:
         yield from run(Part(tools, count, until, tiny))
 
 
 def find_device(options: argparse.Namespace, record: dict) -> tuple[int, int]:
-    """How many GPUs there are, and the multiprocessors of one that ranks share; 0 where each has its own."""
+    """The number of GPUs, and the multiprocessors of one that ranks share; 0 if each has its own."""
     if options.device == "host":
         record.update(device="host", nccl="none: ranks are threads", gpus=options.gpus or 2)
         return record["gpus"], 0
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
                 for row in run_part(name, tools, gpus, options, part["notes"]):
                     part["rows"].append(row)
                     keep()
-            except Exception as error:  # Whatever it is, the other parts are measured.
+            except Exception as error:  # Whatever the error is, the other parts are measured.
                 traceback.print_exc()
                 part["notes"].append(f"failed: {error!r}")
             keep()

@@ -1,6 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows that go to their owners alone by NCCL's messages, beside all rows to all: what dispatch and combine take."""
+"""Rows that go to their destination ranks alone by NCCL's messages, beside all rows to all:
+what dispatch and combine take."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from machine import Failed
 from parts import EXCHANGE, Part, time_at
 
 TOKENS = (128, 512, 2048, 4096)
-#: Rows of DeepSeek-V3, of which nearly each has an expert on each of few ranks, and such rows with one expert each.
+#: Rows of DeepSeek-V3, nearly each with an expert on each of few ranks, and such rows with one expert each.
 ROWS = {
     "dsv3_rows": EXCHANGE,
     "one_expert": EXCHANGE | {"name": "one_expert", "top_k": 1, "routing": {"score": "softmax"}},
@@ -19,7 +20,7 @@ ROWS = {
 
 
 def share_of(spec: dict, ranks: int) -> float:
-    """Of a rank's rows, those that have an expert on a given rank, the experts being equally likely."""
+    """Share of a rank's rows with an expert on a given rank, if experts are equally likely."""
     share = 1.0
     for taken in range(spec["top_k"]):
         experts = spec["num_experts"]
@@ -28,12 +29,12 @@ def share_of(spec: dict, ranks: int) -> float:
 
 
 def ways(spec: dict, ranks: int) -> dict[str, dict]:
-    """Who moves the rows, by name: all rows to all, as many as there are, blocks with room; in graphs where they can be."""
-    room = min(1.0, share_of(spec, ranks) + 0.25)
+    """Exchanges by name: all rows to all, exact sizes, blocks with a capacity; in graphs if possible."""
+    capacity = min(1.0, share_of(spec, ranks) + 0.25)
     return {
         "all rows, graph": {"engine": "nccl"},
         "exact": {"engine": "all-to-all", "graph": False},
-        "padded, graph": {"engine": "all-to-all", "extra": (f"--all-to-all-room={room:.3f}",)},
+        "padded, graph": {"engine": "all-to-all", "extra": (f"--all-to-all-capacity={capacity:.3f}",)},
     }
 
 

@@ -22,10 +22,10 @@ import moec
 import moec.ranks
 from moec import _core
 
-#: Tokens of a rank: with many, a call is the kernels' for most of its time.
+#: Tokens of a rank: many, so that kernels take most of a call's time.
 TOKENS = {"compute": 2048}
 FEW_TOKENS = 16
-#: DLPack's kind and bits of what the layers take.
+#: DLPack's kind and bits of the layers' inputs.
 KINDS = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32)}
 
 
@@ -34,7 +34,7 @@ def say(event: str, **more: Any) -> None:
 
 
 def wait_for_word() -> None:
-    """Until drills.py says so; where it is gone, this rank ends."""
+    """Waits for drills.py; if it has ended, this rank ends too."""
     if not sys.stdin.readline():
         sys.exit(3)
 
@@ -55,7 +55,7 @@ def make_tensor(device: Any, info: moec.TensorInfo, tokens: int, rng: np.random.
 
 
 class Rank:
-    """A layer with weights and tokens, and perhaps others to run it with."""
+    """A layer with weights and tokens, and possibly other ranks."""
 
     def __init__(self, spec: dict, device: str, tokens: int, tables: dict[str, list[int]] | None = None) -> None:
         self.layer = moec.compile(spec, device=device)
@@ -83,7 +83,7 @@ class Rank:
 
 
 def take_part(order: dict, rank: Rank) -> None:
-    """What the ranks do until it fails."""
+    """The ranks' work until the failure."""
     phase, is_victim = order["phase"], order["rank"] == order["victim"]
     leaves_out = is_victim and order["mode"] == "skip"
     if phase == "init":
@@ -95,7 +95,7 @@ def take_part(order: dict, rank: Rank) -> None:
     rank.layer.use_communicator(communicator)
     rank.run()
     if phase == "collective":
-        # Who waits in the collective is the victim; with a call left out, the others.
+        # The victim waits in the collective; if it skips a call, the others wait.
         if not is_victim or leaves_out:
             say("at", phase=phase)
             wait_for_word()
@@ -110,8 +110,8 @@ def take_part(order: dict, rank: Rank) -> None:
         say("at", phase=phase)
         if leaves_out:
             wait_for_word()
-    # A GPU ends what it was given, also of a process that is stopped or has been killed just now: a call or two may come
-    # back.
+    # A GPU finishes enqueued work, also of a process that has just been stopped or killed: a call or two may still
+    # return.
     end = time.monotonic() + order["limit"] + 30
     while time.monotonic() < end:
         call()

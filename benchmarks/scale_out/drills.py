@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Failures of one rank, and what the others make of them: processes, one per GPU, that NCCL connects."""
+"""Failures of one rank, and the reactions of the others: processes, one per GPU, that NCCL connects."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pathlib import Path
 from machine import Tools, last_lines
 from parts import SPEC
 
-#: Seconds that ranks wait for each other, and within which they have to answer beyond that.
+#: Seconds that ranks wait for each other, and the additional time in which they must report.
 LIMIT, GRACE = 3.0, 5.0
 #: Seconds for programs to start and layers to be compiled, and for a rank to end after its error.
 START, END = 60.0, 15.0
 MODES = ("kill", "stop", "skip", "package")
 PHASES = ("init", "compute", "collective", "replay")
-#: What a rank runs.
+#: The program of a rank.
 RANK = Path(__file__).with_name("drill_rank.py")
-#: How long the victim is in its phase before it is killed or stopped.
+#: Time that the victim spends in its phase before it is killed or stopped.
 PAUSE = 0.4
 
 LAYER = SPEC | {
@@ -38,7 +38,7 @@ LAYER = SPEC | {
 
 
 def cells() -> list[tuple[str, str]]:
-    """Who has another package is known before the first call."""
+    """A rank with another package is detected before the first call."""
     return [(mode, phase) for mode in MODES for phase in PHASES if mode != "package" or phase == "init"]
 
 
@@ -48,7 +48,7 @@ def find_shared_memory() -> set[str]:
 
 @dataclass
 class Process:
-    """A rank, and what it says."""
+    """A rank and its output."""
 
     rank: int
     popen: subprocess.Popen
@@ -67,7 +67,7 @@ class Process:
         self.events.put({"event": "gone", "time": time.monotonic()})
 
     def wait_for(self, names: tuple[str, ...], until: float) -> dict:
-        """The first event of these names; None in `event` where none came in time."""
+        """The first event with one of these names; None in `event` after a timeout."""
         while True:
             try:
                 event = self.events.get(timeout=max(until - time.monotonic(), 0.001))
@@ -98,7 +98,7 @@ def start(tools: Tools, folder: Path, ranks: int, victim: int, mode: str, phase:
             "rank": rank, "ranks": ranks, "victim": victim, "mode": mode, "phase": phase, "limit": LIMIT, "device": f"cuda:{rank}",
             "own_spec": LAYER | {"max_tokens": 64}, "spec": LAYER | {"parallel": {"dp": ranks, "experts": "linear"}},
             "placement.local_ids": [e - rank * per_rank if e // per_rank == rank else -1 for e in range(LAYER["num_experts"])],
-            "placement.owners": [e // per_rank for e in range(LAYER["num_experts"])],
+            "placement.destinations": [e // per_rank for e in range(LAYER["num_experts"])],
         }
         environment = tools.environment() | tools.rank_environment(rank, ranks, token, folder)
         popen = subprocess.Popen(
@@ -110,13 +110,13 @@ def start(tools: Tools, folder: Path, ranks: int, victim: int, mode: str, phase:
 
 
 def strike(processes: list[Process], victim: Process, mode: str, phase: str) -> float:
-    """Lets the failure happen; answers when."""
+    """Causes the failure; returns its time."""
     time.sleep(PAUSE)
     if mode in ("kill", "stop"):
         os.kill(victim.popen.pid, signal.SIGKILL if mode == "kill" else signal.SIGSTOP)
     struck = time.monotonic()
-    # Ranks that wait for a word: all at the begin of init, the others of a collective. One that leaves a call
-    # out gets the first word, and never the second.
+    # Ranks that wait for a line: all at the start of init, the others at that of a collective. A rank that skips a call
+    # gets the first line but never the second.
     for process in processes:
         if phase == "init" or (phase == "collective" and (process is not victim or mode == "skip")):
             if process is not victim or mode in ("skip", "package"):
@@ -125,7 +125,7 @@ def strike(processes: list[Process], victim: Process, mode: str, phase: str) -> 
 
 
 def judge(process: Process, struck: float) -> dict:
-    """What a rank that nothing has happened to does."""
+    """Behaviour of a rank without a failure."""
     row = {"rank": process.rank, "ok": False, "hang": False}
     error = process.wait_for(("error", "no error"), struck + LIMIT + GRACE)
     row["seconds"] = round(error["time"] - struck, 2)

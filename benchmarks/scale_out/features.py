@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from moves import check_moves
 from parts import ENGINES, SMALL, Part, check_layer
 
-#: Runs of a feature, whose four inputs take turns by 50.
+#: Runs of a feature, whose four inputs alternate every 50 runs.
 RUNS, TINY_RUNS = 400, 60
 TOKENS = 24
-#: So many that ranks ask who needs a row, which they do from 256 on.
+#: Enough rows (256) that they go only to destination ranks.
 MANY_TOKENS = 320
 
 SHARED = {"shared_experts": {"intermediate_size": 1024}}
@@ -24,9 +24,9 @@ ONE_EXPERT = {"entry": "ids", "routing": {}, "top_k": 1}
 INT4 = {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16", "zero_point": True}}
 BY_TOKEN = {"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
             "activation": {"dtype": "fp8_e4m3", "scale": "token"}}
-#: A last product that is cut into columns takes tiles from a queue, and has several.
-COLUMNS = ("--set=cut-columns.pieces=2", "--disable=join-products",
-           "--config=experts_out:sm90.contract tile_rows=16 tile_columns=64 stages=8 queue=true")
+#: A last gemm that is split by columns has a dynamic tile scheduler and several tiles.
+COLUMNS = ("--set=split-columns.chunks=2", "--disable=join-products",
+           "--config=experts_out:sm90.gemm block_m=16 block_n=64 stages=8 dynamic_scheduler=true")
 COPIES = ("--copy-rows-from=1",)
 
 
@@ -36,13 +36,13 @@ class Feature:
     mesh: dict
     #: Beside SMALL.
     spec: dict
-    #: Who moves the rows.
+    #: The exchange that moves the rows.
     engines: tuple[str, ...] = ENGINES
     tokens: int = TOKENS
     options: tuple[str, ...] = ()
     #: Of kernels for GPUs.
     gpu_options: tuple[str, ...] = ()
-    #: What a trace of a run by peer says of a rank's steps, and how often.
+    #: Expected steps of a rank in the trace of a run through peer memory, and their numbers.
     shows: tuple[tuple[str, int], ...] = ()
     #: A process for each rank.
     processes: bool = False
@@ -55,13 +55,13 @@ class Feature:
 
 
 def with_replicas(ranks: int, spec: dict) -> dict:
-    """Two more physical experts on each rank, or as many as are needed for one more of some."""
+    """Two more physical experts on each rank, or as many as some replicas require."""
     each = SMALL["num_experts"] // ranks + 2
     return spec | {"replicas": {"num_physical_experts": each * ranks, "max_replicas": 4}}
 
 
 def spread_replicas(ranks: int) -> list[list[int]]:
-    """A table of placement: those of each rank in falling order, and two of the next rank's."""
+    """Experts per rank: its own in descending order, and two of the next rank's."""
     each = SMALL["num_experts"] // ranks
     return [[(rank * each + number) % SMALL["num_experts"] for number in range(each + 2)][::-1]
             for rank in range(ranks)]
@@ -73,7 +73,7 @@ def features(ranks: int) -> list[Feature]:
     grid = {"dp": ranks // 2, "tp": 2} if ranks % 2 == 0 else {"tp": ranks}
     pcp = {"pcp": 2, "tp": ranks // 2, "sp": ranks > 2} if ranks % 2 == 0 else {"pcp": ranks}
     in_parts = grid | {"sp": True, "experts": "linear"}
-    # The last rank has none, the one before it few.
+    # The last rank has no tokens, the one before it few.
     counts = ",".join(map(str, [TOKENS] * (ranks - 2) + [7, 0]))
     return [
         Feature("parts of a group's tokens", in_parts, SHARED),
@@ -90,11 +90,11 @@ def features(ranks: int) -> list[Feature]:
                 ("nccl",)),
         Feature("4 bits", whole, {"quantization": "mxfp4"}, ("peer",)),
         Feature("4 bits, groups of 128", split, {"quantization": INT4}, ("nccl",)),
-        Feature("rows for owners alone, sums in the exchange", whole, ONE_EXPERT, ("peer",), MANY_TOKENS,
+        Feature("rows for destination ranks alone, sums in the exchange", whole, ONE_EXPERT, ("peer",), MANY_TOKENS,
                 shows=(("partial_out", 0), ("reduce_scatter dp", 1))),
         Feature("all-to-all, as many rows as there are", whole, ONE_EXPERT, ("all-to-all",), MANY_TOKENS, graph=False),
-        Feature("all-to-all, blocks with room", whole, ONE_EXPERT, ("all-to-all",), MANY_TOKENS,
-                gpu_options=("--all-to-all-room=0.9",)),
+        Feature("all-to-all, blocks with a capacity", whole, ONE_EXPERT, ("all-to-all",), MANY_TOKENS,
+                gpu_options=("--all-to-all-capacity=0.9",)),
         Feature("all-to-all, fp8, shared expert, processes", whole,
                 ONE_EXPERT | SHARED | {"quantization": "fp8_block128"}, ("all-to-all",), MANY_TOKENS, graph=False,
                 processes=True),
@@ -115,7 +115,7 @@ def features(ranks: int) -> list[Feature]:
 
 
 def find_missing(feature: Feature, trace: str, ranks: int) -> str:
-    """What the trace of all ranks does not have so often; nothing where all is there."""
+    """Steps that are missing in the trace of all ranks; empty if there are none."""
     steps = Counter(event["name"] for event in json.loads(trace)["traceEvents"])
     return ", ".join(f"'{name}' {steps[name]} times among the steps of all ranks, not {count * ranks}"
                      for name, count in feature.shows if steps[name] != count * ranks)
@@ -148,7 +148,7 @@ def check_feature(part: Part, feature: Feature) -> dict:
 
 
 def check_features(part: Part, engines: list[str]) -> Iterator[dict]:
-    # Messages are NCCL's too.
+    # NCCL moves the messages too.
     moving = [*engines, "all-to-all"] if "nccl" in engines and part.tools.device == "cuda" else engines
     for feature in features(part.ranks):
         for engine in moving:

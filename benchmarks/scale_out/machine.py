@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 #: NVLink multicast stays off; ranks are told apart by their own messages, not by NCCL's.
 ENVIRONMENT = {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
-#: Of ranks that share a GPU. A queue for each stream: what is behind a kernel that waits for another rank waits too.
-#: And kernels are loaded ahead, for which the driver may wait until all that run have ended.
+#: For ranks that share a GPU. Each stream has its own queue, since work behind a kernel that waits for another rank
+#: would wait too. Kernels are loaded ahead, since the driver may wait for all running kernels before it loads one.
 SHARED_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
 
 
 class Failed(Exception):
-    """A step did not do what it is for; the text says what is known."""
+    """A step failed; the text has the reason."""
 
 
 @dataclass
@@ -29,14 +29,14 @@ class Gpus:
     names: list[str] = field(default_factory=list)
     #: Pairs of GPUs that cannot read each other's memory.
     apart: list[tuple[int, int]] = field(default_factory=list)
-    #: Of the first one.
+    #: Those of the first GPU.
     multiprocessors: int = 0
-    #: Why there are none.
+    #: The reason why there are no GPUs.
     error: str = ""
 
 
 def find_gpus() -> Gpus:
-    """What the driver says; asked in a process of its own, so that this one holds no GPU."""
+    """The driver's answer, from a separate process, so that this one holds no GPU."""
     script = "import json, machine; print(json.dumps(machine.ask_driver()))"
     done = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(__file__).parent, text=True,
                           capture_output=True, timeout=60)
@@ -83,7 +83,7 @@ def find_nccl() -> str:
 
 
 def describe_nccl(path: str) -> str:
-    """Its version, or why it cannot be opened."""
+    """Its version, or the reason why it cannot be opened."""
     script = ("import ctypes, sys; v = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); "
               "print(v.value)")
     done = subprocess.run([sys.executable, "-c", script, path], text=True, capture_output=True, timeout=60)
@@ -101,11 +101,11 @@ class Tools:
     root: pathlib.Path
     binaries: pathlib.Path
     libraries: pathlib.Path
-    #: For packages that are compiled, specs and files of ranks; removed at the end.
+    #: For compiled packages, specs and files of ranks; removed at the end.
     scratch: pathlib.Path
     device: str
     nccl: str
-    #: Of the GPU that ranks share; 0 where each has its own.
+    #: Multiprocessors of the GPU that ranks share; 0 if each has its own.
     multiprocessors: int = 0
 
     @property
@@ -120,12 +120,12 @@ class Tools:
 
     @staticmethod
     def rank_environment(rank: int, ranks: int, token: str, folder: pathlib.Path) -> dict[str, str]:
-        """What a launcher tells a process for each rank, which find each other in the folder."""
+        """Environment of each rank's process, as a launcher sets it; ranks find each other in the folder."""
         return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MOERT_JOB_TOKEN": token,
                 "MOERT_BOOTSTRAP_FOLDER": str(folder)}
 
     def moe_run(self, *arguments: str, until: float) -> str:
-        """What it prints. Raises Failed with its last lines, or where the time of the part is over."""
+        """Returns the output. Raises Failed with the last lines, or if the part's time is over."""
         seconds = until - time.monotonic()
         if seconds <= 0:
             raise Failed("not begun: the part's time is over")
@@ -149,7 +149,8 @@ def last_lines(output: str, count: int = 4) -> str:
 
 
 def find_tools(bundle: str | None, scratch: pathlib.Path, device: str, nccl: str) -> Tools:
-    """Of the bundle given, else of the build that MOEC_BIN_DIR names, else of the bundle that this is in."""
+    """Programs of the given bundle, else of the build that MOEC_BIN_DIR names, else of the bundle that contains this
+    file."""
     root = pathlib.Path(bundle).resolve() if bundle else pathlib.Path(__file__).resolve().parents[2]
     build = None if bundle else os.environ.get("MOEC_BIN_DIR")
     binaries = pathlib.Path(build) if build else root / "bin"

@@ -22,16 +22,16 @@ import moec.ranks
 from moec import _core
 from moec.reference import LayerSpec, check, generate
 
-#: DLPack's kind and bits of what the layer takes.
+#: DLPack's kind and bits of the layer's inputs.
 KINDS = {"bfloat16": (4, 16), "float32": (2, 32), "int32": (0, 32), "float8_e4m3fn": (10, 8)}
 
 
 class Wrong(Exception):
-    """What is not as it has to be."""
+    """Describes the errors."""
 
 
 class Rank:
-    """One of them, with a layer that has experts by the map `old`."""
+    """One rank, with a layer whose experts follow the map `old`."""
 
     def __init__(self, order: dict, number: int, communicator: Any) -> None:
         self.order, self.number, self.communicator = order, number, communicator
@@ -66,7 +66,7 @@ class Rank:
         return buffer
 
     def of_map(self, logical: list[int]) -> dict[str, np.ndarray]:
-        """What the rank has by a map."""
+        """The rank's weights under a map."""
         own = logical[self.number * self.each:(self.number + 1) * self.each]
         ids, counts = moec.ranks.replica_tables(logical, self.num_experts, self.replicas["max_replicas"])
         return {name: np.ascontiguousarray(value[own]) for name, value in self.all.items()
@@ -74,7 +74,7 @@ class Rank:
             "replicas.physical_ids": np.array(ids, np.int32), "replicas.counts": np.array(counts, np.int32)}
 
     def call(self) -> bytes:
-        # What a call fails to write must not look right.
+        # Elements that a call fails to write must not look right.
         self.out.copy_in(b"\xff" * self.own["hidden_states"].nbytes)
         self.layer(**self.call_inputs, expert_offsets=self.offsets, out=self.out)
         self.layer.synchronize()
@@ -112,7 +112,7 @@ class Rank:
             self.expect(before, f"with {move.steps} steps left")
         move.switch()
         for name, value in self.of_map(self.old).items():
-            # Nothing reads what the layer had before.
+            # The layer's previous memory is not read any more.
             self.weights[name].copy_in(b"\x7f" * value.nbytes)
         self.loads[:] = 0
         for number in range(self.order["runs"]):
@@ -130,7 +130,7 @@ def run_rank(order: dict, number: int, communicator: Any) -> bool:
         found = Rank(order, number, communicator).run()
     except (Wrong, moec.Error) as error:
         found = {"rank": number, "ok": False, "error": f"{error}"}
-    # One write, since threads would have their lines in each other's.
+    # One write, since lines of threads could otherwise mix.
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
     return found["ok"]

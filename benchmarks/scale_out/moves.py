@@ -15,7 +15,7 @@ from machine import Failed, last_lines
 from parts import SPEC, Part
 
 RANK = Path(__file__).with_name("move_rank.py")
-#: Seconds that ranks wait for each other, which compile their layers on their own.
+#: Seconds that ranks wait for each other; each compiles its own layer.
 LIMIT = 60.0
 TOKENS, RUNS, TINY_RUNS = 32, 200, 10
 
@@ -33,7 +33,7 @@ def make_order(part: Part) -> dict:
 
 
 def start(part: Part) -> list[subprocess.Popen]:
-    """A process for each rank where each has a GPU, else one for all."""
+    """A process for each rank if each has a GPU, else one for all."""
     tools, order = part.tools, make_order(part)
     if tools.device != "cuda":
         orders = [(order | {"device": "cuda:0" if tools.device == "cuda:0" else "cpu"}, {})]
@@ -50,7 +50,7 @@ def start(part: Part) -> list[subprocess.Popen]:
 
 
 def read_findings(processes: list[subprocess.Popen], until: float) -> tuple[list[dict], str]:
-    """What ranks found, and what else they said."""
+    """Results of the ranks, and their other output."""
     found, rest = [], []
     try:
         for process in processes:
@@ -71,7 +71,7 @@ def read_findings(processes: list[subprocess.Popen], until: float) -> tuple[list
 
 
 def check_moves(part: Part) -> dict:
-    """The layer by one map, between the steps of a move, and by another one: the same bits."""
+    """The layer under one map, between the steps of a move, and under another map: equal bits."""
     begin = time.monotonic()
     order = make_order(part)
     row = {"ranks": part.ranks, "engine": part.engine, "feature": "experts that move",

@@ -17,7 +17,7 @@ ITERATIONS = 10_000
 ENGINES = ("nccl", "peer")
 PLACEMENTS = ("linear", "round_robin", None)
 EXCHANGE_TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
-#: CTAs that an exchange has at most, each with a multiprocessor to itself.
+#: Maximum CTAs of an exchange, each on a separate multiprocessor.
 EXCHANGE_CTAS = 64
 LAYER_TOKENS = (1, 8, 64, 512, 1024, 2048, 4096)
 
@@ -46,14 +46,14 @@ LAYERS = {
                     "scale": 2.827},
     },
 }
-#: Rows of DeepSeek-V3, which are what is exchanged; experts so thin that little else is to be made and kept.
+#: Exchanged rows are those of DeepSeek-V3; experts are so narrow that they take little time and memory.
 EXCHANGE = {name: value for name, value in LAYERS["dsv3"].items() if name != "shared_experts"} | {
     "name": "dsv3_rows", "intermediate_size": 128}
 
 
 @dataclass
 class Part:
-    """What a part runs with."""
+    """Parameters of a part."""
 
     tools: Tools
     ranks: int
@@ -61,7 +61,7 @@ class Part:
     until: float
     #: Sizes for a machine without GPUs, where ranks are threads.
     tiny: bool
-    #: Who moves rows between GPUs: one of ENGINES, or "all-to-all".
+    #: The exchange between GPUs: one of ENGINES, or "all-to-all".
     engine: str = "nccl"
     #: Runs are replays of a graph.
     graph: bool = True
@@ -72,15 +72,15 @@ class Part:
         if self.tools.device == "host":
             return ["--device=host"]
         options = [f"--device={self.tools.device}", "--rank-limit=30"]
-        # Of ranks that share a GPU rows go through host memory then, which no graph holds.
+        # Rows of ranks that share a GPU then go through host memory, which no graph supports.
         if self.tools.shares_gpu and self.engine == "nccl":
             return options
         options += [*(["--graph"] if self.graph else []), f"--exchange={self.engine}", *self.extra]
         return [*options, *self.share(parallel)] if self.tools.shares_gpu else options
 
     def share(self, parallel: dict) -> list[str]:
-        """What lets kernels that wait for other ranks run at once on one GPU: CTAs for each rank's share of the
-        multiprocessors, and beside them none that wait for each other."""
+        """Options with which kernels that wait for other ranks run concurrently on one GPU: CTAs for each rank's
+        share of the multiprocessors, and no other resident kernels."""
         options = ["--disable=join-products,quantize-inputs"]
         ctas = self.tools.multiprocessors // self.ranks
         if ctas >= EXCHANGE_CTAS:
@@ -91,7 +91,7 @@ class Part:
         return [*options, *(f"--config={name}:ctas={ctas}" for name in names)]
 
     def shrink(self, spec: dict) -> dict:
-        """Widths and depths of a layer that takes a CPU no time; what is routed where stays."""
+        """Small sizes of a layer, fast on a CPU; the routing stays the same."""
         return spec | {"hidden_size": 256, "intermediate_size": 128} if self.tiny else spec
 
     def write(self, spec: dict, parallel: dict | None) -> str:
@@ -114,7 +114,7 @@ def meshes(ranks: int) -> Iterator[tuple[dict, str]]:
 
 
 def check_layer(part: Part, row: dict, spec: dict, parallel: dict, *options: str) -> dict:
-    """The row, with what comes of a layer against the float64 reference and of its runs among each other, bit for
+    """The row, with the comparisons of a layer with the float64 reference and of its runs with each other, bit for
     bit."""
     begin = time.monotonic()
     groups = parallel.get("dp", 1) * parallel.get("pcp", 1) * (parallel.get("tp", 1) if parallel.get("sp") else 1)
@@ -123,7 +123,7 @@ def check_layer(part: Part, row: dict, spec: dict, parallel: dict, *options: str
         output = part.tools.moe_run(part.write(spec, parallel), "--check", f"--compare={row['runs']}", *options,
                                     *part.options(parallel), until=part.until)
         row["errors"] = [float(found) for found in re.findall(r"ok: relative error (\S+)", output)]
-        row["ok"] = f"the same bits of {row['runs']} runs more" in output and len(row["errors"]) == groups
+        row["ok"] = f"equal bits in {row['runs']} more runs" in output and len(row["errors"]) == groups
         if not row["ok"]:
             row["error"] = "moe-run does not say that all is well: " + output[-300:]
     except Failed as error:
@@ -133,10 +133,10 @@ def check_layer(part: Part, row: dict, spec: dict, parallel: dict, *options: str
 
 
 def check_meshes(part: Part, iterations: int = ITERATIONS) -> Iterator[dict]:
-    """Each mesh, with each placement of experts; all together run so often."""
+    """Each mesh with each placement of experts, `iterations` runs in total."""
     cases = list(meshes(part.ranks))
     for number, (parallel, name) in enumerate(cases):
-        # Each mesh and each placement has both formats in turn.
+        # Formats alternate over meshes and placements.
         form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
         spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
         runs = -(-(iterations if not part.tiny else 600) // len(cases))
@@ -145,7 +145,8 @@ def check_meshes(part: Part, iterations: int = ITERATIONS) -> Iterator[dict]:
 
 
 def read_times(output: str) -> dict[tuple[int, str], dict]:
-    """The table of --times-at: by tokens and part. What an exchange takes beyond its sums or codes may be negative."""
+    """The table of --times-at: by tokens and part. The time of an exchange beyond its sums or quantization may be
+    negative."""
     return {
         (int(tokens), name): {"samples": int(samples), "us": float(median), "p99_us": float(p99)}
         for tokens, name, samples, median, p99 in re.findall(
@@ -174,7 +175,7 @@ def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",), spec: dict =
     """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies."""
     tokens = tokens if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
-             "peer": ("dispatch", "combine", "sums", "codes", "copy dispatch", "copy combine")}
+             "peer": ("dispatch", "combine", "sums", "quantization", "copy dispatch", "copy combine")}
     rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
     for engine in engines:
         try:
@@ -201,7 +202,7 @@ def time_layers(part: Part, names: Iterable[str] = tuple(LAYERS)) -> Iterator[di
         try:
             times = time_at(part, spec, {"dp": part.ranks, "experts": "linear"}, tokens, repeat)
             for count, row in found.items():
-                parts = ("compute", "exchange", "dispatch", "combine", "sums", "codes")
+                parts = ("compute", "exchange", "dispatch", "combine", "sums", "quantization")
                 row.update(together=times[count, "layer"], **{
                     each: times[count, each] for each in parts if (count, each) in times})
             one = time_at(part, spec, None, tuple(count * part.ranks for count in tokens), repeat)

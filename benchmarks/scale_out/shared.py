@@ -20,25 +20,25 @@ from parts import EXCHANGE, ITERATIONS, Part, check_meshes, meshes, time_exchang
 
 RANKS = (2, 4)
 TOKENS = (1, 8, 128, 1024, 4096)
-#: Beside a shared expert copy engines move the rows, from 4 MB of a rank on.
+#: With a concurrent shared expert copy engines move the rows, from 4 MB per rank on.
 COPIED_TOKENS = (1024, 4096)
 COPIED = EXCHANGE | {"name": "dsv3_rows_copied", "shared_experts": {"intermediate_size": 128}}
-#: What an exchange of two ranks may take: so many us more than the copies with up to so many tokens, and so many times
-#: as long with so many or more.
+#: Limits on the time of an exchange of two ranks: microseconds above the copies up to a number of tokens, and a factor
+#: from a number of tokens on.
 MORE_US, FEW_TOKENS = 4.0, 128
 RATIO, MANY_TOKENS = 1.25, 1024
 
-#: What is done to a rank from outside.
+#: Failures caused from outside.
 MODES = ("kill", "stop")
-#: What keeps ranks in a phase.
+#: Commands that keep ranks in a phase.
 PHASES = {"init": (), "collective": (), "replay": ("--graph",)}
-#: Of a rank's own failures: runs are left out of several, and who has another package is known before the first.
+#: For a rank's own failures: a run is skipped among several, and another package is detected before the first.
 OWN_CELLS = (("skip", "collective"), ("skip", "replay"), ("package", "init"))
-#: Runs of ranks that are at it when one fails, and of those that say how long it takes to get there.
+#: Runs of ranks during which one fails, and runs that measure the time to get there.
 FOREVER, FEW = 10**9, 4
-#: Runs of which one is left out.
+#: Runs of which one is skipped.
 SOME = 20
-#: Seconds from the begin of ranks to what happens in init, and more than they take to be at their runs.
+#: Seconds from the start of ranks to the failure in init, and an upper limit on the time until their runs.
 EARLY, PAUSE = 0.2, 0.5
 
 
@@ -50,7 +50,7 @@ def check_shared_meshes(part: Part) -> Iterator[dict]:
 
 
 def is_within_target(row: dict, name: str) -> bool | None:
-    """Of dispatch or combine; None where there is no target."""
+    """The target of dispatch or combine; None if there is none."""
     tokens, copy = row["tokens_per_rank"], row.get(f"peer_copy_{name}")
     if row["ranks"] != 2 or not copy or f"peer_{name}" not in row:
         return None
@@ -101,7 +101,7 @@ def wait_for_ranks(process: subprocess.Popen, ranks: int) -> list[int]:
 
 
 def run_alone(part: Part) -> bytes:
-    """What a layer of one rank gives on the GPU."""
+    """Results of a one-rank layer on the GPU."""
     outputs = part.tools.scratch / "alone.safetensors"
     part.tools.moe_run(part.write(LAYER | {"max_tokens": 64}, None), "--tokens=16", f"--device={part.tools.device}",
                        f"--outputs={outputs}", until=part.until)
@@ -133,7 +133,7 @@ def wait_for_ends(pids: list[int], until: float) -> bool:
 
 
 def judge(process: subprocess.Popen, pids: list[int], victim: int, struck: float) -> dict:
-    """What becomes of all ranks but one, whose process is ended when the others have."""
+    """The outcomes of all ranks but one, whose process is ended after the others."""
     row = {"rank": 0, "ok": False}
     row["ended"] = wait_for_ends([pid for rank, pid in enumerate(pids) if rank != victim], struck + LIMIT + GRACE)
     row["hang"] = not row["ended"]
@@ -144,9 +144,9 @@ def judge(process: subprocess.Popen, pids: list[int], victim: int, struck: float
         process.kill()
     output, _ = process.communicate()
     row["says"] = last_lines(output)
-    told, _, errors = output.partition(f"rank {victim} was ended by signal 9 (Killed)")
-    # Of the others their errors, which name the rank, and no end of their own.
-    row["ok"] = row["ended"] and process.returncode == 1 and "was ended" not in told + errors and (
+    told, _, errors = output.partition(f"rank {victim} was killed by signal 9 (Killed)")
+    # The others must report errors that name the rank, and end normally.
+    row["ok"] = row["ended"] and process.returncode == 1 and "was killed" not in told + errors and (
         f"rank {victim}" in errors)
     return row
 
@@ -177,7 +177,7 @@ def run_cell(part: Part, mode: str, phase: str, seconds: float, before: bytes) -
 
 
 def run_own_cell(part: Part, mode: str, phase: str, seconds: float, before: bytes) -> dict:
-    """A failure of a rank's own; ranks without one take `seconds`."""
+    """A failure caused by the rank itself; ranks without one take `seconds`."""
     cell = {"ranks": part.ranks, "mode": mode, "phase": phase, "ok": False, "hangs": 0, "survivors": []}
     victim = part.ranks - 1
     begin = time.monotonic()

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a record says, as tables of Markdown."""
+"""A record as tables in Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def time_of(row: dict, name: str, with_p99: bool = True) -> str:
     return f"{text} ({row[name]['p99_us']:.1f})" if with_p99 else text
 
 
-#: Columns of what is right or not, of records that have them.
+#: Columns of correctness, if records have them.
 RIGHT = {"ranks": "ranks", "engine": "rows by", "feature": "feature", "mesh": "mesh", "format": "format",
          "runs": "runs", "seconds": "s"}
 
@@ -34,7 +34,7 @@ def correctness(rows: list[dict]) -> list[str]:
 EXCHANGE = {
     "dispatch": "dispatch us (p99)", "combine": "combine us", "peer_dispatch": "peer: dispatch",
     "peer_combine": "peer: combine", "peer_sums": "peer: sums alone",
-    "peer_codes": "peer: codes alone",
+    "peer_quantization": "peer: quantization alone",
     "peer_copy_dispatch": "copies of dispatch's bytes", "peer_copy_combine": "copies of combine's bytes",
     "gather_bytes": "NCCL: gather of the bytes",
     "blocks_dispatch": "all-to-all, dispatch", "blocks_combine": "all-to-all, combine",
@@ -47,10 +47,10 @@ def describe_target(row: dict, name: str) -> str:
 
 
 def shared_exchange(rows: list[dict]) -> list[str]:
-    """Of ranks that share a GPU: dispatch and combine beside copies of the same bytes."""
+    """For ranks that share a GPU: dispatch and combine beside copies of the same bytes."""
     lines = []
-    # Layers that are quantized, without a shared expert, have codes.
-    alone = ["sums", *(["codes"] if any("peer_codes" in row for row in rows) else [])]
+    # Quantized layers without a shared expert gather quantized values.
+    alone = ["sums", *(["quantization"] if any("peer_quantization" in row for row in rows) else [])]
     for row in rows:
         line = [str(row["ranks"]), row["rows_by"],
                 str(row["tokens_per_rank"]) if "error" not in row else row["error"]]
@@ -84,7 +84,7 @@ def all_to_all(rows: list[dict]) -> list[str]:
 
 
 def hidden(row: dict) -> str:
-    """Which share of the shorter of compute and exchange does not show in the layer's time."""
+    """The hidden share: of the shorter of compute and exchange, the part that does not add to the layer's time."""
     parts = [row[name]["us"] for name in ("compute", "exchange", "together")]
     return f"{max(0.0, (parts[0] + parts[1] - parts[2]) / min(parts[:2])):.0%}" if min(parts[:2]) > 0 else ""
 

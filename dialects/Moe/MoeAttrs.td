@@ -35,7 +35,7 @@ def Moe_Select : Moe_Enum<"Select", "how a token's experts are chosen", [
   I32EnumCase<"Hash", 2, "hash">,
   I32EnumCase<"SparseMixer", 3, "sparsemixer">]>;
 
-def Moe_Softmax : Moe_Enum<"Softmax", "over which experts a softmax runs", [
+def Moe_Softmax : Moe_Enum<"Softmax", "the experts that a softmax covers", [
   I32EnumCase<"None", 0, "none">,
   I32EnumCase<"All", 1, "all">,
   I32EnumCase<"Selected", 2, "selected">]>;
@@ -44,7 +44,7 @@ def Moe_GroupScore : Moe_Enum<"GroupScore", "the key of an expert group", [
   I32EnumCase<"Max", 0, "max">,
   I32EnumCase<"Top2Sum", 1, "top2_sum">]>;
 
-def Moe_NonFinite : Moe_Enum<"NonFinite", "what a score that is not finite becomes", [
+def Moe_NonFinite : Moe_Enum<"NonFinite", "replacement of a score that is not finite", [
   I32EnumCase<"Zero", 0, "zero">,
   I32EnumCase<"NegInf", 1, "neg_inf">,
   I32EnumCase<"Lowest", 2, "lowest">]>;
@@ -133,12 +133,12 @@ def Moe_Granularity : Moe_Enum<"Granularity", "which elements share a scale", [
   I32EnumCase<"Group", 3, "group">,
   I32EnumCase<"Block", 4, "block">]>;
 
-def Moe_Packing : Moe_Enum<"Packing", "how elements lie in memory", [
+def Moe_Packing : Moe_Enum<"Packing", "memory layout of elements", [
   I32EnumCase<"None", 0, "none">,
   I32EnumCase<"Pairs", 1, "pairs">,
-  I32EnumCase<"Fragments", 2, "fragments">,
-  I32EnumCase<"FragmentsF16", 3, "fragments_f16">,
-  I32EnumCase<"FragmentsE4M3", 4, "fragments_e4m3">,
+  I32EnumCase<"Prepacked", 2, "prepacked">,
+  I32EnumCase<"PrepackedF16", 3, "prepacked_f16">,
+  I32EnumCase<"PrepackedE4M3", 4, "prepacked_e4m3">,
   I32EnumCase<"BF16", 5, "bf16">]>;
 
 def Moe_PackingAttr : EnumAttr<Moe_Dialect, Moe_Packing, "packing"> {
@@ -147,7 +147,7 @@ def Moe_PackingAttr : EnumAttr<Moe_Dialect, Moe_Packing, "packing"> {
     The parameter `packing` of `#moe.quant` as an attribute of its own.
 
     ```mlir
-    #moe.packing<fragments_f16>
+    #moe.packing<prepacked_f16>
     ```
   }];
   let assemblyFormat = "`<` $value `>`";
@@ -174,7 +174,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `block` | two sizes; only with `group` (`[1, n]`) and `block` |
     | `zero_point` | default false; true only with integer storage |
     | `dynamic` | default false; true for activations that the layer quantizes by their own maximum |
-    | `packing` | default `none`. `pairs`, for 4-bit storage: elements 2i and 2i + 1 of a row share a byte, the first in the low half, and the tensor's element type is i8. `fragments`, `fragments_f16`, `fragments_e4m3`: prepacked 4-bit or 8-bit weights from `moe.repack`, to be multiplied by bf16, f16 or e4m3: the same bits in the order of Hopper's tensor cores, with bytes for the scales, zero points and minima described by `scale`, `granularity` and `block` (docs/design/gemm-hopper.md). `bf16`, from `moe-legalize-quant`, for rows of f8E4M3FN or i8: each quantized value is kept as bf16, multiplied by its scale with `power_of_two`; the element type is bf16 |
+    | `packing` | default `none`. `pairs`, for 4-bit storage: elements 2i and 2i + 1 of a row share a byte, the first in the low half, and the tensor's element type is i8. `prepacked`, `prepacked_f16`, `prepacked_e4m3`: prepacked 4-bit or 8-bit weights from `moe.prepack`, to be multiplied by bf16, f16 or e4m3: the same bits in the order of Hopper's tensor cores, with bytes for the scales, zero points and minima described by `scale`, `granularity` and `block` (docs/design/gemm-hopper.md). `bf16`, from `moe-legalize-quant`, for rows of f8E4M3FN or i8: each quantized value is kept as bf16, multiplied by its scale with `power_of_two`; the element type is bf16 |
     | `second_scale` | default absent; f32: a factor of all scales of a matrix (gate and up rows have one each), only with `group` and `block`. Prepacked weights always have it, one per row |
     | `minimum` | default false; true for integer weights in groups whose zero-point tensor holds minima instead, in the type of the scales: f32, bf16 or f16 |
     | `power_of_two` | default false; true: scales of a `dynamic` group are rounded up to a power of two (UE8M0), stored as f32 |
@@ -219,20 +219,20 @@ def Moe_ProductQuantAttr : Moe_Attr<"ProductQuant", "product_quant"> {
     OptionalParameter<"::moec::moe::QuantAttr">:$activation);
 }
 
-def Moe_Way : Moe_Enum<"Way", "how a target multiplies quantized operands", [
+def Moe_Strategy : Moe_Enum<"Strategy", "how a target multiplies quantized operands", [
   I32EnumCase<"Native", 0, "native">,
-  I32EnumCase<"Decode", 1, "decode">,
-  I32EnumCase<"Repack", 2, "repack">]>;
+  I32EnumCase<"Dequantize", 1, "dequantize">,
+  I32EnumCase<"Prepack", 2, "prepack">]>;
 
-def Moe_WayAttr : EnumAttr<Moe_Dialect, Moe_Way, "way"> {
+def Moe_StrategyAttr : EnumAttr<Moe_Dialect, Moe_Strategy, "strategy"> {
   let summary = "strategy to multiply quantized operands";
   let description = [{
     The strategy that `moe-legalize-quant` chooses from the target's table. `native`: multiply stored elements and
-    apply scales to sums, or let tensor cores apply them to blocks. `decode`: dequantize to the compute type in
-    registers or a near cache, then multiply. `repack`: bring weights into another format before the first run.
+    apply scales to sums, or let tensor cores apply them to blocks. `dequantize`: convert to the compute type in
+    registers or a near cache, then multiply. `prepack`: bring weights into another format before the first run.
 
     ```mlir
-    #moe.way<decode>
+    #moe.strategy<dequantize>
     ```
   }];
   let assemblyFormat = "`<` $value `>`";

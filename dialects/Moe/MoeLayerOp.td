@@ -42,7 +42,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | operand, as written | type | formula |
     |---|---|---|
     | `hidden` (first) | `T x H x D` | |
-    | exactly one entry: `gate` | `R x H x D`; optionally with `gate_bias`, `R x f32` | 1 |
+    | exactly one entry: `gate` | `R x H x D`; optionally with `gate_bias`, `R x f32`; or `2 R x H x D`, the sum of two weights | 1 |
     | ... or `logits` | `T x R`, of `f32`, `bf16` or `f16` | |
     | ... or `ids` and `weights` | `T x k x i32`, `T x k x f32` | |
     | `selection_bias` | `R x f32` | 3 |
@@ -112,6 +112,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     - `record` and `load`: additional results. `record` returns the ids and weights that the router chose, `T x k`
       each. `load` returns `expert_offsets`, one element more than `w13` has experts:
       `expert_offsets[e + 1] - expert_offsets[e]` slots chose expert e.
+    - `batch_invariant`: the bits of a row depend on this row and the weights alone.
     - `max_tokens` (default 16384): upper bound of T in a run; `max_tokens * k` fits 31 bits.
 
     Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out of range
@@ -189,7 +190,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     OptionalAttr<DictionaryAttr>:$activation_params,
     OptionalAttr<F32Attr>:$shared_scale,
     DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
-    UnitAttr:$weight_on_input,
+    UnitAttr:$weight_on_input, UnitAttr:$batch_invariant,
     DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
   let results = (outs Moe_DataTensor:$output, Optional<Moe_I32Tensor>:$recorded_ids,
                       Optional<Moe_F32Tensor>:$recorded_weights, Optional<Moe_I32Tensor>:$expert_offsets);

@@ -184,8 +184,8 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     `- (sum_{k in b} input[row, k]) * (si[row, b] * weight_zero_point[g, blk(n), b])`, and i4 has no implicit zero
     point.
 
-    `way` is the strategy of the target; `moe-legalize-quant` sets it on gemms with a quant. A prepacked weight
-    (`fragments`) has scales and zero points in the bytes of `weight_scale` (`G x N x B x i8`,
+    `strategy` is how the target multiplies; `moe-legalize-quant` sets it on gemms with a quant. A prepacked weight
+    (`prepacked`) has scales and zero points in the bytes of `weight_scale` (`G x N x B x i8`,
     docs/design/gemm-hopper.md) and one `weight_global_scale` per row (`G x N`).
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a dense gemm,
@@ -218,7 +218,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Variadic<Moe_DataTensor>:$elementwise_operands,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
-    OptionalAttr<Moe_WayAttr>:$way);
+    OptionalAttr<Moe_StrategyAttr>:$strategy);
   let results = (outs Moe_DataTensor:$result);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = [{
@@ -241,12 +241,12 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
   let hasRegionVerifier = 1;
 }
 
-def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
+def Moe_PrepackOp : Moe_Op<"prepack", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "weights prepacked in the order of tensor cores";
   let description = [{
-    Prepacks weights of `quant` into `packing`, which depends on the type that they are multiplied in: `fragments` for
-    bf16, `fragments_f16` for f16, `fragments_e4m3` for e4m3. Quantized values keep their number of bytes, in the
+    Prepacks weights of `quant` into `packing`, which depends on the type that they are multiplied in: `prepacked` for
+    bf16, `prepacked_f16` for f16, `prepacked_e4m3` for e4m3. Quantized values keep their number of bytes, in the
     order described in docs/design/gemm-hopper.md. Scales and zero points become adjacent bytes, with at least one scale
     per 64 elements along K. A minimum becomes a zero point and a rest. Each row gets a `row_scale`: 2^r times the
     factor that the whole row shares, which is its scale of `channel` or its `global_scale`. Weights are constant, so
@@ -254,23 +254,23 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
 
     | `packing`, `quant` | scales | e: a stored value is 2^-e times the quantized value | r = 0 up to a scale of |
     |---|---|---|---|
-    | `fragments`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
-    | `fragments`, i4, perhaps with zero points | f32, bf16 or f16, groups of 32 or multiples of 64, and `channel`, whose groups have the scale 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
-    | `fragments`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64, for i8 also of 16 | as without minima | 2^-5, exclusive |
-    | `fragments`, code books | as for i4 without zero points | 0 | 2^127 for entries below 2, exclusive; less for larger ones |
-    | `fragments_f16`, i4, perhaps with zero points or minima | as for `fragments` | 24, and 20 in every second 8 rows | 2^-8, exclusive |
-    | `fragments_f16`, f4E2M1FN | as for `fragments` | 14 | 2^2, exclusive |
-    | `fragments`, i8, perhaps with zero points | as for i4, and groups of 16, `tensor` and `block` | 133 | 2^-5, exclusive |
-    | `fragments`, f8E4M3FN | as for i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
-    | `fragments_f16`, i8, f8E4M3FN | as for `fragments` | 24; 8 | 2^-8; 2^6, exclusive |
-    | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, to which the largest of a row is mapped |
-    | `fragments_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64, and `channel`, whose groups have the scale 1 | 9 | 2^119, exclusive |
-    | `fragments_e4m3`, f8E4M3FN | f32, bf16 or f16, groups of 32 or multiples of 64, and `block` | 0 | 2^128, exclusive |
-    | `fragments_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, to which the largest of a row is mapped |
+    | `prepacked`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
+    | `prepacked`, i4, perhaps with zero points | f32, bf16 or f16, groups of 32 or multiples of 64, and `channel`, whose groups have the scale 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+    | `prepacked`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64, for i8 also of 16 | as without minima | 2^-5, exclusive |
+    | `prepacked`, code books | as for i4 without zero points | 0 | 2^127 for entries below 2, exclusive; less for larger ones |
+    | `prepacked_f16`, i4, perhaps with zero points or minima | as for `prepacked` | 24, and 20 in every second 8 rows | 2^-8, exclusive |
+    | `prepacked_f16`, f4E2M1FN | as for `prepacked` | 14 | 2^2, exclusive |
+    | `prepacked`, i8, perhaps with zero points | as for i4, and groups of 16, `tensor` and `block` | 133 | 2^-5, exclusive |
+    | `prepacked`, f8E4M3FN | as for i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
+    | `prepacked_f16`, i8, f8E4M3FN | as for `prepacked` | 24; 8 | 2^-8; 2^6, exclusive |
+    | `prepacked_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, to which the largest of a row is mapped |
+    | `prepacked_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64, and `channel`, whose groups have the scale 1 | 9 | 2^119, exclusive |
+    | `prepacked_e4m3`, f8E4M3FN | f32, bf16 or f16, groups of 32 or multiples of 64, and `block` | 0 | 2^128, exclusive |
+    | `prepacked_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, to which the largest of a row is mapped |
 
     A group's scale s is stored as s * 2^(e - r), with r as small as the row's largest scale allows, not counting
     groups of zeros. r is at least 0, or also negative if scales are stored as f16, which has few exponents
-    (`fragments_f16`, and integers with f16 scales). A row with scales 2^127 and 2^-127 loses the latter; with scales
+    (`prepacked_f16`, and integers with f16 scales). A row with scales 2^127 and 2^-127 loses the latter; with scales
     stored as f16, a row loses scales 2^30 times smaller than its largest. f32 scales are rounded to f16 then. A scale
     that is NaN or infinite makes its row's factor NaN; a bf16 scale below 2^-126 counts as 0. For f8E4M3FN, the
     values of a group with scale 0 become 0, and the values of a group with a negative scale change their signs.
@@ -278,10 +278,10 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     A NaN of f8E4M3FN makes its row's factor NaN.
 
     With a minimum m, the zero point is the quantized value z that minimizes |z s - m| in f32, and the rest, (z s - m)
-    * 2^-r, is rounded to bf16, or to f16 in `fragments_f16`. There r leaves headroom for the rest: none exceeds 2^15.
+    * 2^-r, is rounded to bf16, or to f16 in `prepacked_f16`. There r leaves headroom for the rest: none exceeds 2^15.
     If all values of a group are 0, z is 0 and the rest -m. The gemm rounds entries of a code book to bf16 or f16.
 
-    In `fragments_e4m3`, a scale of f4E2M1FN is one of 12 powers of two: the largest of its row and the 11 below.
+    In `prepacked_e4m3`, a scale of f4E2M1FN is one of 12 powers of two: the largest of its row and the 11 below.
     Values of a group with a smaller scale are rounded to f4E2M1FN values times the least of the 12, ties to even: an
     error of at most 2^-13 of the row's largest scale.
 
@@ -298,7 +298,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     | `row_scale` | `E x N x f32` |
 
     ```mlir
-    %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32],
+    %p, %ps, %r = moe.prepack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32],
                               packing = pairs> %w, %s {layout = #moe.weight_layout<order = gate_up>}
         : tensor<32x5760x1440xi8>, tensor<32x5760x90xf8E8M0FNU>
         -> tensor<32x5760x1440xi8>, tensor<32x5760x90xi8>, tensor<32x5760xf32>
@@ -308,7 +308,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     RankedTensorOf<[I8, F8E4M3FN]>:$weight, Moe_ScaleTensor:$scale,
     Optional<Moe_ZeroTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
-    DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing);
+    DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Prepacked">:$packing);
   let results = (outs Moe_ByteTensor:$packed, Moe_ByteTensor:$packed_scale, Moe_F32Tensor:$row_scale);
   let assemblyFormat = [{
     $quant $weight `,` $scale (`zero_point` `(` $zero_point^ `:` type($zero_point) `)`)?
@@ -327,24 +327,25 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
     concatenated in the same way. T is equal on all ranks (docs/use/parallel.md). Over `tp`, ranks each have a part of
     their group's tokens.
 
-    With `owners` (`E x i32`: the index on the axis of the rank that holds each expert, -1 for none), the inputs
-    numbered by `owned` go only to a row's destination ranks, i.e. those that hold an expert of its `ids`. On other
-    ranks that row of the result is undefined and is not read. With `experts_per_owner`, the table is that of
+    With `destinations` (`E x i32`: the index on the axis of the rank that holds each expert, -1 for none), the inputs
+    numbered by `routed` go only to a row's destination ranks, i.e. those that hold an expert of its `ids`. On other
+    ranks that row of the result is undefined and is not read. With `experts_per_rank`, the table is that of
     `moe.place_ids` with replicas (`E x M x i32`), of physical experts. Each rank of the axis holds
-    `experts_per_owner` consecutive physical experts, and destination ranks hold any replica of the ids.
+    `experts_per_rank` consecutive physical experts, and destination ranks hold any replica of the ids.
 
     ```mlir
-    %rows, %all_ids = moe.dispatch <dp> %x, %ids owners(%o : tensor<64xi32>) ids(%ids : tensor<?x8xi32>) owned [0]
+    %rows, %all_ids = moe.dispatch <dp> %x, %ids destinations(%o : tensor<64xi32>) ids(%ids : tensor<?x8xi32>)
+        routed [0]
         : tensor<?x2048xbf16>, tensor<?x8xi32> -> tensor<?x2048xbf16>, tensor<?x8xi32>
     ```
   }];
-  let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
-                       OptionalAttr<I64Attr>:$experts_per_owner);
+  let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs, Optional<Moe_I32Tensor>:$destinations,
+                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$routed,
+                       OptionalAttr<I64Attr>:$experts_per_rank);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $axis $inputs (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
-    (`owned` $owned^)? attr-dict `:` type($inputs) `->` type($results)
+    $axis $inputs (`destinations` `(` $destinations^ `:` type($destinations) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
+    (`routed` $routed^)? attr-dict `:` type($inputs) `->` type($results)
   }];
   let hasVerifier = 1;
 }
@@ -357,25 +358,25 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
     `own_rows`, rows are those of all ranks in the order of `moe.dispatch`, and each rank gets the sums of its own
     rows. Sums are rounded to the element type, in an order of ranks that does not change from run to run.
 
-    With `owners`, over `dp`, the partial of a rank that is no destination of a row (see `moe.dispatch`) is +0.0,
+    With `destinations`, over `dp`, the partial of a rank that is no destination of a row (see `moe.dispatch`) is +0.0,
     whatever `input` holds. `ids` are those of the rank's own rows and those of all rows.
 
     ```mlir
-    %y = moe.combine <dp> %partial owners(%o : tensor<64xi32>) ids(%ids, %all : tensor<?x8xi32>, tensor<?x8xi32>)
+    %y = moe.combine <dp> %partial destinations(%o : tensor<64xi32>) ids(%ids, %all : tensor<?x8xi32>, tensor<?x8xi32>)
         : tensor<?x2048xbf16>
     %z = moe.combine <tp> own_rows %partial : tensor<?x2048xbf16>
     ```
   }];
-  let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows, OptionalAttr<I64Attr>:$experts_per_owner);
+  let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$destinations,
+                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows, OptionalAttr<I64Attr>:$experts_per_rank);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
-    $axis (`own_rows` $own_rows^)? $input (`owners` `(` $owners^ `:` type($owners) `)`)?
+    $axis (`own_rows` $own_rows^)? $input (`destinations` `(` $destinations^ `:` type($destinations) `)`)?
     (`ids` `(` $ids^ `:` type($ids) `)`)? attr-dict `:` type($input)
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis, CArg<"bool", "false">:$own_rows), [{
-    build($_builder, $_state, input.getType(), axis, input, /*owners=*/::mlir::Value(), /*ids=*/::mlir::ValueRange(),
-          own_rows, /*experts_per_owner=*/::mlir::IntegerAttr());
+    build($_builder, $_state, input.getType(), axis, input, /*destinations=*/::mlir::Value(),
+          /*ids=*/::mlir::ValueRange(), own_rows, /*experts_per_rank=*/::mlir::IntegerAttr());
   }]>];
   let extraClassDeclaration = [{
     /// Whether each rank gets only the sums of its own rows.

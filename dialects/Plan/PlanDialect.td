@@ -47,7 +47,7 @@ def Plan_ExprAttr : AttrDef<Plan_Dialect, "Expr"> {
   }];
 }
 
-def Plan_Role : I32Enum<"Role", "who provides a tensor", [
+def Plan_Role : I32Enum<"Role", "origin of a tensor", [
   I32EnumCase<"Input", 0, "input">,
   I32EnumCase<"Weight", 1, "weight">,
   I32EnumCase<"Output", 2, "output">,
@@ -59,7 +59,7 @@ def Plan_RoleAttr : EnumAttr<Plan_Dialect, Plan_Role, "role"> {
   let assemblyFormat = "$value";
 }
 
-def Plan_CollectiveKind : I32Enum<"CollectiveKind", "what ranks do together", [
+def Plan_CollectiveKind : I32Enum<"CollectiveKind", "kind of a collective", [
   I32EnumCase<"AllGather", 0, "all_gather">,
   I32EnumCase<"ReduceScatter", 1, "reduce_scatter">,
   I32EnumCase<"AllReduce", 2, "all_reduce">]> {

@@ -27,6 +27,10 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
     With a `mesh`, all its ranks run the program, and `tokens` is the number of rows that experts see: `dp` times the
     tokens of a rank, which are equal on all ranks (docs/use/parallel.md).
 
+    In a `batch_invariant` program the bits of a row depend on this row and the weights alone. `sum_orders` is the
+    certificate: per gemm, by the name of its result, the one order in which all its kernels add along K. A program
+    without it has gemms that add in several orders. `tile-certify-sum-orders` sets it.
+
     The verifier checks everything that needs no device: order, names, ranges, that `rows` are never negative, that
     every launch reads memory which the caller bound or an earlier launch wrote, that inputs and weights are not
     written, and that every variant writes every output. The runtime checks the plan as data (`moert::verifyPlan`):
@@ -46,7 +50,8 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$max_tokens, OptionalAttr<Plan_MeshAttr>:$mesh);
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$max_tokens, OptionalAttr<Plan_MeshAttr>:$mesh,
+                       UnitAttr:$batch_invariant, OptionalAttr<DictionaryAttr>:$sum_orders);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name `max_tokens` $max_tokens (`mesh` $mesh^)? attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
@@ -158,7 +163,7 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
 
     A launch with `columns` (the first one and their number) computes only these columns of its result. Its
     `tile.kernel` takes the first column as an i64 before the token count; further launches compute the other columns.
-    So a `plan.collective` of the same columns may follow before the others are complete (`cut-columns`).
+    So a `plan.collective` of the same columns may follow before the others are complete (`split-columns`).
 
     A `dependent` launch may start before the launch ahead of it on its stream has ended: its kernel itself waits for
     that end, and so for all steps before it (docs/design/lowering-to-gpu.md). `plan-overlap-launches` sets it if the target's kernels
@@ -188,16 +193,16 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     of the rows; `all_reduce` gives the sums of all rows. `stream` defaults to 0. All ranks run the same variant and
     so order collectives alike; events order collectives on different streams (`moert::verifyPlan`).
 
-    With `owners`, the pairs numbered by `owned` go only to the destination ranks of each row, i.e. those that hold an
-    expert of its `ids` (for an `all_gather` one tensor, the ids of the rank's own rows; for a `reduce_scatter` these
-    and those of all rows). On other ranks a gathered row is undefined, and other ranks add +0.0 to a sum. Moving all
-    rows is correct too. `experts_per_owner` is that of `moe.dispatch`.
+    With `destinations`, the pairs numbered by `routed` go only to the destination ranks of each row, i.e. those that
+    hold an expert of its `ids` (for an `all_gather` one tensor, the ids of the rank's own rows; for a `reduce_scatter`
+    these and those of all rows). On other ranks a gathered row is undefined, and other ranks add +0.0 to a sum. Moving
+    all rows is correct too. `experts_per_rank` is that of `moe.dispatch`.
 
     With `sums_of`, the only one of `ins` is the result of an earlier `gather_reduce` launch on the stream, of these
     `rows` by `position`, with its `addend` and `num_valid_tokens`. A runtime that uses the collective's kernel skips
     that launch, since the kernel makes the sums itself; other runtimes run both. No other step reads the sums.
 
-    With `codes_of`, the pairs numbered by `coded`, quantized values and then their scales, are the results of an
+    With `unquantized`, the pairs numbered by `quantized`, quantized values and then their scales, are the results of an
     earlier launch on the stream that quantizes these rows. The kernel of such an `all_gather` quantizes them itself,
     and the launch is skipped, as with `sums_of`.
 
@@ -220,37 +225,39 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
 
     ```mlir
     plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
-        owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
+        destinations(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) routed [0]
     plan.collective reduce_scatter dp ins(%sums : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
         sums_of(%rows, %position : memref<?x8xbf16>, memref<?x2xi32>)
     plan.collective all_gather dp ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-        outs(%all, %scales : memref<?x256xf8E4M3FN>, memref<?x2xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+        outs(%all, %scales : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+        unquantized(%x : memref<?x256xbf16>) quantized [0, 1]
     ```
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
-                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, Optional<MemRefOf<[I32]>>:$owners,
-                       Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
-                       OptionalAttr<I64Attr>:$experts_per_owner,
+                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, Optional<MemRefOf<[I32]>>:$destinations,
+                       Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$routed,
+                       OptionalAttr<I64Attr>:$experts_per_rank,
                        Optional<AnyMemRef>:$rows, Optional<MemRefOf<[I32]>>:$position, Optional<AnyMemRef>:$addend,
-                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, Optional<AnyMemRef>:$uncoded,
-                       OptionalAttr<DenseI64ArrayAttr>:$coded, OptionalAttr<DenseI64ArrayAttr>:$columns,
+                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, Optional<AnyMemRef>:$unquantized,
+                       OptionalAttr<DenseI64ArrayAttr>:$quantized, OptionalAttr<DenseI64ArrayAttr>:$columns,
                        UnitAttr:$to_results);
   let assemblyFormat = [{
     `` $kind `` $axis (`to_results` $to_results^)? (`columns` $columns^)? (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
-    (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
+    (`destinations` `(` $destinations^ `:` type($destinations) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
+    (`routed` $routed^)?
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
-    (`codes_of` `(` $uncoded^ `:` type($uncoded) `)`)? (`coded` $coded^)? attr-dict
+    (`unquantized` `(` $unquantized^ `:` type($unquantized) `)`)? (`quantized` $quantized^)? attr-dict
   }];
   let extraClassDeclaration = [{
-    /// Number of `ids` of a collective of this kind with `owners`.
+    /// Number of `ids` of a collective of this kind with `destinations`.
     static size_t getNumIds(::moec::plan::CollectiveKind kind);
     /// Everything that the collective reads; after `ins` the operands that only its kernel reads.
     ::mlir::SmallVector<::mlir::Value> getRead();
     /// Whether later chunks of the same collective follow.
     bool isFollowed();
-    /// The earlier launch that makes the sums of `sums_of` or the values of `codes_of`, which the collective's kernel
+    /// The earlier launch that makes the sums of `sums_of` or quantizes `unquantized`, which the collective's kernel
     /// replaces; null without these, and for a chunk that is not the last.
     ::moec::plan::LaunchOp getReplacedLaunch();
   }];

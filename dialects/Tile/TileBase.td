@@ -22,7 +22,7 @@ def Tile_Dialect : Dialect {
     The level `tile` says how each kernel computes: a `tile.kernel` is a short sequence of phases, each one coarse op
     over memrefs. There are no tile-typed values and no load, store or dot ops; values exist only as scalars inside
     regions. The attribute `config` of a phase says how it is split over CTAs and registers. Each schedule has its own
-    config attribute (`#tile.cpu_contract`), and `tile-assign-config` chooses its values. Emission decides nothing, so
+    config attribute (`#tile.cpu_gemm`), and `tile-assign-config` chooses its values. Emission decides nothing, so
     a config edited by hand replays. The same kernels lower to every target.
   }];
   let extraClassDeclaration = [{

@@ -20,27 +20,27 @@ def Tile_ConfigAttr : AttrInterface<"ConfigAttr"> {
     schedule checks whether a config suits the op, in `tile-assign-config` and again when it emits code.
   }];
   let methods = [
-    InterfaceMethod<"The schedule, as `target.name`: \"sm90.contract\".",
+    InterfaceMethod<"The schedule, as `target.name`: \"gpu.gemv\".",
                     "::llvm::StringRef", "getSchedule">,
-    InterfaceMethod<"All fields with their values, in the order in which they are printed.",
+    InterfaceMethod<"All fields with their values, in the order of printing.",
                     "::llvm::SmallVector<::moec::tile::ConfigField>", "getFields">,
-    InterfaceMethod<"The same attribute with these values, which are those of `getFields` but for "
-                    "what is changed; null after an error where one is none that the dialect takes.",
+    InterfaceMethod<"The attribute with these values, in the order of `getFields`; null after an error "
+                    "if the dialect does not accept a value.",
                     "::moec::tile::ConfigAttr", "withFields",
                     (ins "::llvm::ArrayRef<::moec::tile::ConfigField>":$fields,
                          "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError)>,
-    InterfaceMethod<"Whether CTAs take tiles one after another from a queue.",
-                    "bool", "getQueue", (ins), "", "return false;">,
-    InterfaceMethod<"The same for tiles from a queue, or in a fixed order; unchanged where a "
-                    "schedule knows one order only.",
-                    "::moec::tile::ConfigAttr", "withQueue", (ins "bool":$queue), "",
-                    "return $_attr;">,
-    InterfaceMethod<"Whether rows of the input come by tensor maps.",
+    InterfaceMethod<"Whether the dynamic tile scheduler assigns tiles to CTAs.",
+                    "bool", "getDynamicScheduler", (ins), "", "return false;">,
+    InterfaceMethod<"The config with or without the dynamic tile scheduler; unchanged if the schedule "
+                    "has no such field.",
+                    "::moec::tile::ConfigAttr", "withDynamicScheduler", (ins "bool":$dynamic_scheduler), "",
+                    "return ::moec::tile::withFlag($_attr, \"dynamic_scheduler\", dynamic_scheduler);">,
+    InterfaceMethod<"Whether tensor maps load the input rows.",
                     "bool", "getMapRows", (ins), "", "return false;">,
-    InterfaceMethod<"The same for rows that come by tensor maps, or not; unchanged where a "
-                    "schedule has no maps of rows.",
+    InterfaceMethod<"The config with or without tensor maps for input rows; unchanged if the schedule "
+                    "has no such field.",
                     "::moec::tile::ConfigAttr", "withMapRows", (ins "bool":$map_rows), "",
-                    "return $_attr;">,
+                    "return ::moec::tile::withFlag($_attr, \"map_rows\", map_rows);">,
   ];
 }
 
@@ -59,7 +59,13 @@ class Tile_Numbers<string name, string doc>
 class Tile_Flag<string name, string doc>
     : Tile_ConfigField<name, "bool", "bool", DefaultValuedParameter<"bool", "false", doc>>;
 
-/// The attribute of the schedule `target.phase`.
+// Fields of several folders of schedules.
+defvar Tile_VectorWidth = Tile_Number<"vector_width", "elements that a thread loads or stores at once">;
+defvar Tile_ColumnsPerCta = Tile_Number<"columns_per_cta", "columns of a row that one CTA computes">;
+defvar Tile_Threads = Tile_Number<"threads", "threads of a CTA">;
+
+/// The attribute of the schedule `target.phase`. Each folder of lib/Schedules has those of its schedules in Config.td;
+/// syntax, text form, getters and the page in docs/reference follow from the fields.
 class Tile_Config<string target, string phase, string className, list<Tile_ConfigField> fields>
     : AttrDef<Tile_Dialect, className, [DeclareAttrInterfaceMethods<Tile_ConfigAttr>]> {
   let mnemonic = target # "_" # phase;

@@ -9,6 +9,7 @@
 #define MOEC_DIALECTS_TILE_TILEDIALECT_TD
 
 include "TileBase.td"
+include "TileEnums.td"
 
 /// Integers in brackets, `?` for an unknown size.
 def Tile_IntegerList : ArrayRefParameter<"int64_t"> {
@@ -54,12 +55,12 @@ def Tile_KernelFormAttr : AttrDef<Tile_Dialect, "KernelForm"> {
     ```
   }];
   let parameters = (ins
-    DefaultValuedParameter<"bool", "false", "nothing that it touches is touched by launches that it may overlap, so "
-                           "that it waits for them at its end alone">:$independent,
-    DefaultValuedParameter<"bool", "false", "its first phase alone is like that, and the wait comes behind it">:$ahead,
-    DefaultValuedParameter<"bool", "false", "its CTAs wait for each other, so that all of them have to run at once">:$resident,
-    DefaultValuedParameter<"int64_t", "0", "of a thread when a CTA begins, where that is less than ptxas would give "
-                           "it; 0: as ptxas finds">:$registers);
+    DefaultValuedParameter<"bool", "false", "it shares no memory with launches that it may overlap, so it waits for "
+                           "them only at its end">:$independent,
+    DefaultValuedParameter<"bool", "false", "its first phase is independent, and the wait follows this phase">:$ahead,
+    DefaultValuedParameter<"bool", "false", "its CTAs wait for each other, so all of them must run at once">:$resident,
+    DefaultValuedParameter<"int64_t", "0", "registers of a thread when a CTA begins, if fewer than ptxas would "
+                           "allocate; 0: as ptxas allocates">:$registers);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
@@ -77,6 +78,39 @@ def Tile_GroupRowsAttr : AttrDef<Tile_Dialect, "GroupRows"> {
   let parameters = (ins
     DefaultValuedParameter<"int64_t", "1">:$min,
     DefaultValuedParameter<"int64_t", "std::numeric_limits<int64_t>::max()">:$max);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_SumOrderAttr : AttrDef<Tile_Dialect, "SumOrder"> {
+  let mnemonic = "sum_order";
+  let summary = "the order in which a gemm adds the products of a row along K";
+  let description = [{
+    Two configs with equal orders give a row the same bits, whatever other rows there are. The sum of a result is
+    made as follows. K is split into `splits` parts, which take turns of `adjacent` elements. Within a part, each
+    instruction of the `unit` adds the products of `k` elements to its accumulator; they follow each other in memory,
+    or are chosen in a fixed way within every `shuffled` elements. After `promoted` elements of K the accumulator is
+    added to an f32 sum and starts again from 0. The sums of the parts are added last, by a fixed tree.
+
+    How a tensor core adds the `k` products of one instruction is the device's: the order says nothing about it.
+    Warp and warpgroup instructions of the same `k` are one unit.
+
+    ```mlir
+    #tile.sum_order<unit = tensor_core, k = 16>
+    #tile.sum_order<unit = tensor_core, k = 32, promoted = 128>
+    #tile.sum_order<unit = fma, k = 1, splits = 512, adjacent = 8>
+    ```
+  }];
+  let parameters = (ins
+    EnumParameter<Tile_SumUnit>:$unit,
+    "int64_t":$k,
+    DefaultValuedParameter<"int64_t", "0", "elements within which those of an instruction are chosen; 0: adjacent "
+                           "ones">:$shuffled,
+    DefaultValuedParameter<"int64_t", "1", "parts of K with sums of their own">:$splits,
+    DefaultValuedParameter<"int64_t", "0", "elements of K that a part has before the next part's; 0: all of the "
+                           "part">:$adjacent,
+    DefaultValuedParameter<"int64_t", "0", "elements of K after which an accumulator is added to an f32 sum; 0: all "
+                           "of K">:$promoted);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

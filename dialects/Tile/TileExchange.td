@@ -11,24 +11,6 @@
 include "TileConfigBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Tile_Sm80ExchangeAttr : Tile_Config<"sm80", "exchange", "Sm80Exchange", [
-    Tile_Number<"ctas", "the most CTAs of a launch, up to 64">,
-    Tile_Number<"threads", "threads of a CTA">,
-    Tile_Number<"pieces", "pieces of up to 16 bytes that a thread moves in a round">,
-    Tile_Number<"least_rows", "of a rank, from which on rows are moved for their owners alone">]> {
-  let summary = "config of sm80.exchange";
-  let description = [{
-    CTA c of a rank exchanges data with CTA c of each other rank and with no other CTA. In a round each thread moves
-    up to `pieces` chunks; a flag is set after each round, so that received data is consumed while more is on the way.
-    With fewer rows per rank than `least_rows`, rows go to all ranks, since finding destination ranks would take
-    longer than it saves.
-
-    ```mlir
-    #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 256>
-    ```
-  }];
-}
-
 def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
   let summary = "a collective of the ranks of an axis through peer memory";
   let description = [{
@@ -52,8 +34,8 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     every rank pushes its rows directly into `outs` of the others. No rank copies received data, and none waits before
     it has pushed everything. The caller ensures that ranks are done with the previous contents.
 
-    `owners`, `ids`, `owned` and `experts_per_owner` are those of `plan.collective`. For the pairs numbered by
-    `owned`, a rank pushes a row only to its destination ranks, and a partial only if it is a destination itself;
+    `destinations`, `ids`, `routed` and `experts_per_rank` are those of `plan.collective`. For the pairs numbered by
+    `routed`, a rank pushes a row only to its destination ranks, and a partial only if it is a destination itself;
     sender and receiver find destinations by the same `ids`. A schedule may push more than that. Rows that no rank
     pushed are read from the heap all the same, with any contents, and are not part of a sum.
 
@@ -61,7 +43,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     `tile.gather_reduce` makes of `rows` by `position`, with `addend` and `num_valid_tokens`, rounded as there, and
     pushed as they are made.
 
-    With `codes_of`, for an `all_gather`, the two of `ins` numbered by `coded` are not read. Quantized values and
+    With `unquantized`, for an `all_gather`, the two of `ins` numbered by `quantized` are not read. Quantized values and
     scales are those that `tile.quantize` makes of these rows by `quant`: e4m3 in groups of 32, 64 or 128 of a row, or
     e4m3 or int8 by token, each group or row with an f32 scale. They are pushed as they are made.
 
@@ -70,7 +52,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
 
     ```mlir
     tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
-        owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
+        destinations(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) routed [0]
         heaps(%own, %other : memref<?xi64>, memref<?xi64>)
     ```
   }];
@@ -78,25 +60,26 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Plan_CollectiveKindAttr:$kind, I64:$tokens,
     Arg<Variadic<AnyMemRef>, "read", [MemRead]>:$ins,
     Arg<Variadic<AnyMemRef>, "written", [MemWrite]>:$outs,
-    Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$owners,
+    Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$destinations,
     Arg<Variadic<MemRefOf<[I32]>>, "read", [MemRead]>:$ids,
-    OptionalAttr<DenseI64ArrayAttr>:$owned, OptionalAttr<I64Attr>:$experts_per_owner,
+    OptionalAttr<DenseI64ArrayAttr>:$routed, OptionalAttr<I64Attr>:$experts_per_rank,
     Arg<Optional<AnyMemRef>, "read", [MemRead]>:$rows,
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$position,
     Arg<Optional<AnyMemRef>, "read", [MemRead]>:$addend,
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
-    Arg<Optional<AnyMemRef>, "read", [MemRead]>:$uncoded,
-    OptionalAttr<DenseI64ArrayAttr>:$coded, OptionalAttr<Moe_QuantAttr>:$quant,
+    Arg<Optional<AnyMemRef>, "read", [MemRead]>:$unquantized,
+    OptionalAttr<DenseI64ArrayAttr>:$quantized, OptionalAttr<Moe_QuantAttr>:$quant,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
     Optional<I64>:$first_column, OptionalAttr<I64Attr>:$num_columns, UnitAttr:$to_results,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `` $kind (`to_results` $to_results^)? `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
-    (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
+    (`destinations` `(` $destinations^ `:` type($destinations) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
+    (`routed` $routed^)?
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
-    (`codes_of` `(` $uncoded^ `:` type($uncoded) `)`)? (`coded` $coded^)? (`by` $quant^)?
+    (`unquantized` `(` $unquantized^ `:` type($unquantized) `)`)? (`quantized` $quantized^)? (`by` $quant^)?
     `heaps` `(` $heaps `:` type($heaps) `)` (`first_column` `(` $first_column^ `)`)? attr-dict
   }];
   let hasVerifier = 1;

@@ -8,7 +8,8 @@
 #ifndef MOEC_DIALECTS_TILE_TILEOPS_TD
 #define MOEC_DIALECTS_TILE_TILEOPS_TD
 
-include "TileConfigs.td"
+include "TileConfigBase.td"
+include "TileDialect.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -33,7 +34,7 @@ def Tile_OptZeroIn : Arg<Optional<MemRefOf<[I8, F32, BF16, F16]>>, "read", [MemR
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8, BF16]>, "written", [MemWrite]>;
-def Tile_CodesIn : Arg<MemRefOf<[I8, F8E4M3FN]>, "read", [MemRead]>;
+def Tile_QuantizedIn : Arg<MemRefOf<[I8, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_I8Out : Arg<MemRefOf<[I8]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
@@ -49,7 +50,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
 
     Each op of the body is a phase on the token count and memrefs of the kernel. A phase starts when the one before is
     complete on all CTAs, with two exceptions. A gemm may `await` what another gemm or a quantization `signals`
-    (`tile.contract`): each CTA goes on to it as soon as its own share of the other phase is done, copies weights at
+    (`tile.gemm`): each CTA goes on to it as soon as its own share of the other phase is done, copies weights at
     once, and copies rows when all CTAs have signaled. On a GPU, a CTA also goes on from a `tile.top_k` to the phase
     that counts or sorts its slots if that needs only the CTA's own share of the routing. The body is one block that
     ends in `tile.return`. `tile-split-phases` splits kernels into one launch per phase if the target cannot order
@@ -124,7 +125,7 @@ def Tile_ReturnOp : Tile_Op<"return", [HasParent<"KernelOp">, Terminator]> {
 }
 
 def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike,
-    ParentOneOf<["TopKOp", "ContractOp", "RowMapOp"]>]> {
+    ParentOneOf<["TopKOp", "GemmOp", "RowMapOp"]>]> {
   let summary = "ends a scalar region";
   let description = [{
     Returns the f32 result of a scalar region.
@@ -181,8 +182,8 @@ def Tile_CountSlotsOp : Tile_Phase<"count_slots"> {
   let description = [{
     Tokens are split into at most C chunks, with C the rows of `counts`. Each chunk but the last has
     `max(chunk_tokens, ceildiv(tokens, C))` tokens. Row c of `counts` has the number of slots of chunk c per local
-    expert (those of `tile.rank`, with the same attributes). Tokens from `num_valid_tokens` on have none. Rows of
-    chunks without tokens are undefined. A `tile.rank` of the same ids takes the `counts`.
+    expert (those of `tile.sort_by_expert`, with the same attributes). Tokens from `num_valid_tokens` on have none. Rows of
+    chunks without tokens are undefined. A `tile.sort_by_expert` of the same ids takes the `counts`.
 
     ```mlir
     tile.count_slots tokens(%tokens) ids(%ids : memref<?x8xi32>) outs(%counts : memref<128x64xi32>)
@@ -201,7 +202,7 @@ def Tile_CountSlotsOp : Tile_Phase<"count_slots"> {
   let hasVerifier = 1;
 }
 
-def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
+def Tile_SortByExpertOp : Tile_Phase<"sort_by_expert", [AttrSizedOperandSegments]> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
     The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position` `T x k`, `source`
@@ -210,10 +211,10 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
     it to the other.
 
     `counts` are the result of `tile.count_slots` for the same ids and `chunk_tokens`. A schedule may add them up
-    instead of counting the slots of other chunks. `split-ranking` (`tile-rewrite-launches`) adds the operand.
+    instead of counting the slots of other chunks. `split-sort` (`tile-rewrite-launches`) adds the operand.
 
     ```mlir
-    tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
+    tile.sort_by_expert tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
         outs(%offsets, %position, %source, %row_weight
              : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
         {num_experts = 128 : i64}
@@ -238,7 +239,7 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, IsolatedFromAbove]> {
+def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "grouped or dense gemm with an epilogue";
   let description = [{
     The formulas of `moe.grouped_matmul`, on memrefs of the same shapes and element types, with the same epilogue
@@ -246,12 +247,12 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     `source[p]`; an empty group costs nothing, and rows from the last offset on are undefined. Without `offsets`, the
     gemm is dense over `tokens` rows, and rows from `num_valid_tokens` on are written as zeros. Accumulation is f32;
     the order of summation is the schedule's, fixed per config. For quantized operands, `input_quant`, `weight_quant`
-    and `way` describe the elements and which of them share a value of `input_scale` and `weight_scale`; the sum of
+    and `strategy` describe the elements and which of them share a value of `input_scale` and `weight_scale`; the sum of
     elements that share both is scaled in f32 before it is added. The memref of `outs` is not another operand as well.
 
     Operands of `schedule` do not change the result; the schedule of `config` uses them:
 
-    - `ids`: the ids that `offsets` come from by `tile.rank` with these `num_experts` and `local_experts`, for all
+    - `ids`: the ids that `offsets` come from by `tile.sort_by_expert` with these `num_experts` and `local_experts`, for all
       tokens. A schedule may count them instead of reading the offsets. Nothing in a run writes them, so the gemm need
       not wait for the sort. `count-ids` (`tile-rewrite-launches`) adds them.
     - `signals`, `awaits`: if the second gemm of a kernel multiplies the result of the first, the first `signals` how
@@ -259,11 +260,11 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       Both name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`)
       makes such kernels.
     - `awaits` after a `tile.quantize` in the same kernel, whose rows the gemm multiplies: it waits in the same way
-      until all CTAs have quantized their share. The counter is that of its `tickets`, if it has them, and is not 0
+      until all CTAs have quantized their share. The counter is its `tile_counter`, if it has one, and is not 0
       when the kernel ends. `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
-    - `tickets`: a counter of the tiles that CTAs have taken after their first one. Each CTA takes the next tile, so
+    - `tile_counter`: a counter of the tiles that CTAs have taken after their first one. Each CTA takes the next tile, so
       that tiles which share data run at about the same time, however long each takes. The counter is 0 when the
-      kernel begins and when it ends. `queue-tiles` (`tile-rewrite-launches`) adds it if `config` has `queue`.
+      kernel begins and when it ends. `dynamic-scheduler` (`tile-rewrite-launches`) adds it if `config` has `dynamic_scheduler`.
 
     With `result_quant` the result is quantized: the epilogue's output is rounded to `rounded_to` (bf16 or f16), then
     quantized as by `tile.quantize` with `result_quant`, to e4m3 with scales in `result_scale`, or to e4m3 or int8
@@ -271,22 +272,25 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     (`tile-rewrite-launches`) makes such gemms.
 
     With `first_column` the gemm computes only `num_columns` columns of the result from that one on, which is a
-    multiple of `num_columns`. Consecutive launches compute all columns. `cut-columns` (`tile-rewrite-launches`) makes
+    multiple of `num_columns`. Consecutive launches compute all columns. `split-columns` (`tile-rewrite-launches`) makes
     such gemms.
+
+    With `sum_order` only configs that add in that order are legal. `tile-fix-sum-orders` sets it in batch-invariant
+    programs.
 
     With `group_rows` the gemm computes only the groups with that many rows: it reads nothing of other groups and does
     not write their rows of the result. Two launches then share the groups and the result, each with its own config.
     `split-large-groups` (`tile-rewrite-launches`) makes such gemms.
 
     ```mlir
-    tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+    tile.gemm tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
         outs(%h : memref<?x768xbf16>) epilogue {
         ^bb0(%gate: f32, %up: f32):
           %y = arith.mulf %gate, %up : f32
           tile.yield %y : f32
         } {layout = #moe.weight_layout<order = gate_up>,
-           config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 32,
+           config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 32, columns_per_cta = 32,
                                          lanes = 16>}
     ```
   }];
@@ -297,7 +301,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_OptZeroIn:$weight_zero_point, Tile_OptF32In:$weight_global_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
-    Tile_OptI32InOut:$tickets, Optional<I64>:$first_column,
+    Tile_OptI32InOut:$tile_counter, Optional<I64>:$first_column,
     Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
@@ -305,12 +309,13 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
-    OptionalAttr<Moe_WayAttr>:$way,
+    OptionalAttr<Moe_StrategyAttr>:$strategy,
     OptionalAttr<Moe_QuantAttr>:$result_quant, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
     OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts,
     OptionalAttr<Tile_GroupRowsAttr>:$group_rows,
     OptionalAttr<I64Attr>:$num_columns,
+    OptionalAttr<Tile_SumOrderAttr>:$sum_order,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let extraClassDeclaration = [{
@@ -340,7 +345,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `schedule` `(` custom<ScheduleOperands>($ids, type($ids), $signals, type($signals), $awaits, type($awaits),
-                                                $tickets, type($tickets)) `)`
+                                                $tile_counter, type($tile_counter)) `)`
       | `first_column` `(` $first_column `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
@@ -355,23 +360,23 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
   let hasRegionVerifier = 1;
 }
 
-def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
+def Tile_PrepackOp : Tile_Phase<"prepack", [AttrSizedOperandSegments]> {
   let summary = "weights prepacked in the order of tensor cores";
   let description = [{
-    `moe.repack` on memrefs of the same shapes, none of which overlap. The token count is not used.
+    `moe.prepack` on memrefs of the same shapes, none of which overlap. The token count is not used.
 
     ```mlir
-    tile.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
+    tile.prepack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
         tokens(%tokens) ins(%w, %s : memref<32x2880x1440xi8>, memref<32x2880x90xf8E8M0FNU>)
         outs(%p, %ps, %r : memref<32x2880x1440xi8>, memref<32x2880x90xi8>, memref<32x2880xf32>)
     ```
   }];
   let arguments = (ins
-    I64:$tokens, Tile_CodesIn:$weight, Tile_ScaleIn:$scale,
+    I64:$tokens, Tile_QuantizedIn:$weight, Tile_ScaleIn:$scale,
     Tile_OptZeroIn:$zero_point, Tile_OptF32In:$global_scale,
     Tile_I8Out:$packed, Tile_I8Out:$packed_scale, Tile_F32Out:$row_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
-    DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing,
+    DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Prepacked">:$packing,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     $quant `tokens` `(` $tokens `)` `ins` `(` $weight `,` $scale `:` type($weight) `,` type($scale) `)`

@@ -11,55 +11,27 @@
 include "TileConfigBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Tile_Sm80RouteRowsAttr : Tile_Config<"sm80", "route_rows", "Sm80RouteRows", [
-    Tile_Number<"threads", "threads of a CTA, which counts the rows of one rank">]> {
-  let summary = "config of sm80.route_rows";
-  let description = [{
-    ```mlir
-    #tile.sm80_route_rows<threads = 1024>
-    ```
-  }];
-}
-
-def Tile_Sm80PackRowsAttr : Tile_Config<"sm80", "pack_rows", "Sm80PackRows", [
-    Tile_Number<"warps", "warps of a CTA, each of which has a row">]> {
-  let summary = "config of sm80.pack_rows";
-  let description = [{
-    ```mlir
-    #tile.sm80_pack_rows<warps = 8>
-    ```
-  }];
-}
-
-def Tile_Sm80SumPackedRowsAttr : Tile_Config<"sm80", "sum_packed_rows", "Sm80SumPackedRows", [
-    Tile_Number<"threads", "threads of a CTA, each of which has a piece of a row">]> {
-  let summary = "config of sm80.sum_packed_rows";
-  let description = [{
-    ```mlir
-    #tile.sm80_sum_packed_rows<threads = 256>
-    ```
-  }];
-}
-
 def Tile_RouteRowsOp : Tile_Phase<"route_rows"> {
   let summary = "index of each row among the rows for each destination rank";
   let description = [{
     With n ranks and `tokens` rows, `positions[r * tokens + t]` is the number of rows before row t that go to rank r,
-    or -1 if row t does not go to rank r. Row t goes to rank r if, by `owners`, r holds the expert of one of its
+    or -1 if row t does not go to rank r. Row t goes to rank r if, by `destinations`, r holds the expert of one of its
     `ids`. `counts` has the number of rows for each of the n ranks. Ids out of range have no destination, and rows
     from `num_valid_tokens` on go nowhere.
 
     ```mlir
-    tile.route_rows tokens(%tokens) ids(%ids : memref<?x2xi32>) owners(%owners : memref<64xi32>)
+    tile.route_rows tokens(%tokens) ids(%ids : memref<?x2xi32>) destinations(%destinations : memref<64xi32>)
         outs(%positions, %counts : memref<?xi32>, memref<4xi32>)
     ```
   }];
   let arguments = (ins I64:$tokens, Arg<MemRefOf<[I32]>, "read", [MemRead]>:$ids,
-    Arg<MemRefOf<[I32]>, "read", [MemRead]>:$owners, Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
+    Arg<MemRefOf<[I32]>, "read", [MemRead]>:$destinations,
+    Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
     Arg<MemRefOf<[I32]>, "written", [MemWrite]>:$positions,
     Arg<MemRefOf<[I32]>, "written", [MemWrite]>:$counts, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
-    `tokens` `(` $tokens `)` `ids` `(` $ids `:` type($ids) `)` `owners` `(` $owners `:` type($owners) `)`
+    `tokens` `(` $tokens `)` `ids` `(` $ids `:` type($ids) `)`
+    `destinations` `(` $destinations `:` type($destinations) `)`
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     `outs` `(` $positions `,` $counts `:` type($positions) `,` type($counts) `)` attr-dict
   }];

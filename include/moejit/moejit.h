@@ -40,10 +40,13 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOEJIT_API_VERSION 6
+#define MOEJIT_API_VERSION 8
 
 /* The MOEJIT_API_VERSION that the library was built with. */
 MOERT_API int moejit_api_version(void);
+/* The version of the compiler and its commit: "0.1.0 (commit 0123456789ab)".
+ * Built outside of a git repository it has no commit. */
+MOERT_API const char *moejit_version(void);
 
 /*===----------------------------------------------------------------------===*\
  * Compilers
@@ -68,7 +71,8 @@ typedef void (*moejit_message_fn)(void *user, moejit_severity severity,
 typedef struct moejit_options {
   /* sizeof(moejit_options), so that later versions may add fields. */
   size_t size;
-  /* "sm_80", "sm_90a", "sm_100a". NULL: for moejit_load_layer() the best one
+  /* "sm_80", "sm_90a", "sm_100a", or the architecture of a GPU ("sm_89"), for
+   * the best of these that it runs. NULL: for moejit_load_layer() the best one
    * that the device runs. */
   const char *target;
   /* The part that configs are chosen for, as in "h100-sxm"
@@ -93,7 +97,7 @@ typedef struct moejit_options {
   int no_ptxas;
   /* Configs of kernels instead of what would be chosen, each as moe-compile's
    * --config has it (docs/design/cost-model.md):
-   * "experts_out@1-64:tile_rows=16 tile_columns=64".
+   * "experts_out@1-64:block_m=16 block_n=64".
    * They are for every layer of the compiler. */
   const char *const *configs;
   /* How many there are. */
@@ -148,6 +152,14 @@ typedef struct moejit_source {
   /* An object `parallel` in JSON (docs/use/parallel.md), which says the ranks
    * of the layer in place of the description; NULL: as it says. */
   const char *parallel;
+  /* Keys of a model's config.json to ignore that are refused although they do
+   * not concern the layer, as moe-compile's --ignore-field has them:
+   * "text_config.route_scale". */
+  const char *const *ignored_fields;
+  /* How many there are. */
+  size_t num_ignored_fields;
+  /* Not 0: the bits of a row must not depend on the other rows of a call. */
+  int batch_invariant;
 } moejit_source;
 
 /* How a layer came about. */
@@ -168,12 +180,20 @@ MOERT_API moert_status *moejit_compile(moejit_compiler *compiler,
 MOERT_API void moejit_free(void *data);
 
 /* The CPU of this process as a device, for moejit_load_layer(): a package has
- * no kernels for it. `threads` counts the thread that runs a layer; 0: one per
- * core that the process may use. Memory of the process is memory of the device,
- * and moert_layer_run() takes MOERT_LAYER_STREAM alone and returns when the run
- * is complete. */
+ * no kernels for it. `threads` counts the thread that runs a layer; 0:
+ * $MOEC_NUM_THREADS, else $OMP_NUM_THREADS, else one per core that the process
+ * may use, within the CPU quota of its control group. Memory of the process is
+ * memory of the device, and moert_layer_run() takes MOERT_LAYER_STREAM alone
+ * and returns when the run is complete. */
 MOERT_API moert_status *moejit_device_create_host(int threads,
                                                   moert_device **device);
+
+/* Changes the number of threads of a device of moejit_device_create_host() for
+ * later runs; 0 as there. */
+MOERT_API moert_status *moejit_device_set_threads(moert_device *device,
+                                                  int threads);
+/* Their number; 0 for another device and for NULL. */
+MOERT_API int moejit_device_threads(const moert_device *device);
 
 /* Compiles for the device and loads. `options` and `report` may be NULL. Layers
  * for the host are not cached. */
@@ -197,6 +217,97 @@ MOERT_API moert_status *
 moejit_layer_load_weights(moert_layer *layer, const char *path,
                           const int64_t *decoder_layer, const int64_t *rank,
                           moejit_message_fn message, void *user);
+
+/* Fills the weights of a layer with pseudo-random values, equal for equal
+ * `seed`, in memory of the device that belongs to the layer, and binds them:
+ * for benchmarks of a layer without a checkpoint. Every intermediate is of the
+ * order of one. */
+MOERT_API moert_status *moejit_layer_generate_weights(moert_layer *layer,
+                                                      uint64_t seed);
+
+/* A tensor in memory, contiguous, under a name of its checkpoint. */
+typedef struct moejit_named_tensor {
+  /* "model.layers.3.mlp.experts.0.up_proj.weight", or a canonical name. */
+  const char *name;
+  /* The name of an element type in moert.h: "bf16", "f8e4m3", "u8", "i64". */
+  const char *dtype;
+  /* The first element. */
+  const void *data;
+  /* The number of dimensions. */
+  int rank;
+  /* Sizes of the dimensions, in elements. */
+  const int64_t *shape;
+  /* Whether `data` is host memory; 0: memory of the layer's device. */
+  int on_host;
+} moejit_named_tensor;
+
+/* The tensors that a call has. */
+typedef enum moejit_tensor_set {
+  /* All of the layer. */
+  MOEJIT_TENSORS_ALL = 0,
+  /* Some of them. */
+  MOEJIT_TENSORS_SOME = 1,
+  /* The rest, of which earlier calls had some; may be none. */
+  MOEJIT_TENSORS_LAST = 2,
+  /* None: those of earlier calls that are not complete are discarded. */
+  MOEJIT_TENSORS_NONE = 3
+} moejit_tensor_set;
+
+/* Options of moejit_layer_load_tensors(). */
+typedef struct moejit_tensor_options {
+  /* sizeof(moejit_tensor_options). */
+  size_t size;
+  /* The tensors of this call among those of the layer. */
+  moejit_tensor_set set;
+  /* As for moejit_layer_load_weights(). */
+  const int64_t *decoder_layer;
+  /* As for moejit_layer_load_weights(). */
+  const int64_t *rank;
+  /* The stream that wrote the tensors, for which the call waits;
+   * MOERT_LAYER_STREAM: they are complete. An error if it is captured. */
+  void *stream;
+  /* Receives the progress of a first load in bytes, as MOEJIT_STEP; may be
+   * NULL. */
+  moejit_message_fn message;
+  /* The first argument of `message`. */
+  void *user;
+  /* Receives whether the layer has all weights of this call and of earlier
+   * ones; may be NULL. */
+  int *is_complete;
+} moejit_tensor_options;
+
+/* Loads weights from memory, as moejit_layer_load_weights() does from files,
+ * under the same names, in any order. Memory of the caller may be reused after
+ * the call. Tensors of other modules of the model are ignored.
+ *
+ * A layer without weights of its own takes them into new memory and binds it
+ * when all have come: a tensor of an expert is copied to its place at once; one
+ * that depends on others (act-order, nested scales) is kept until these are
+ * there, and the router and shared experts until the end.
+ *
+ * Weights that the layer has loaded before are overwritten where they are, so
+ * that clones and captured graphs use the new ones; prepared copies are made
+ * again. Runs and replays on other streams must be complete. All tensors of a
+ * call are checked before the first is written: after an error all weights are
+ * the old ones. Tensors on the layer's GPU that need no conversion are copied
+ * there, and their values are not examined. Some tensors of a layer that
+ * prepares weights in place are refused once it is prepared. */
+MOERT_API moert_status *
+moejit_layer_load_tensors(moert_layer *layer,
+                          const moejit_named_tensor *tensors, int count,
+                          const moejit_tensor_options *options);
+
+/* Whether all weights are bound to memory that the layer owns, so that
+ * moejit_layer_load_tensors() overwrites them there. */
+MOERT_API moert_status *moejit_layer_owns_weights(moert_layer *layer,
+                                                  int *owns);
+
+/* Whether moejit_layer_load_tensors() has a use for a tensor, as far as its
+ * name tells, so that a caller need not read those of a whole model. */
+MOERT_API moert_status *moejit_layer_selects(moert_layer *layer,
+                                             const char *name,
+                                             const int64_t *decoder_layer,
+                                             int *selected);
 
 /* What moejit_print() prints. */
 typedef enum moejit_form {
@@ -234,6 +345,24 @@ MOERT_API moert_status *moejit_print_report(moejit_compiler *compiler,
                                             const moejit_source *source,
                                             const moert_device *device,
                                             const char *results, char **page);
+
+/* What the layer is expected to take, as a JSON object that moejit_free()
+ * frees, by the cost model of docs/design/cost-model.md, where its fields are:
+ * the GPU, bytes of weights, and for each count of tokens the time, its bound,
+ * the floor, bytes, operations and workspace. The GPU is the device; where that
+ * is NULL it is the compiler's device_part or target. `tokens` counts those of
+ * all ranks along dp; `num_tokens` 0: 1, 8, 64, 1024 and 4096. */
+MOERT_API moert_status *
+moejit_print_expectation(moejit_compiler *compiler, const moejit_source *source,
+                         const moert_device *device, const int64_t *tokens,
+                         size_t num_tokens, char **json);
+
+/* The decoder layers of a model that have experts, counted from 0 and in
+ * order; moejit_free() frees `layers`. The source is a model's config.json or
+ * its folder. */
+MOERT_API moert_status *moejit_find_layers(const moejit_source *source,
+                                           int64_t **layers,
+                                           size_t *num_layers);
 
 /* Times `repeat` runs of a layer on `tokens` tokens, after one that is not
  * timed: `seconds`, of that size, in ascending order. The runs are those of a

@@ -7,11 +7,11 @@
 
 #include "moec/Checkpoint/LocateLayer.h"
 
-#include "TensorPlace.h"
+#include "../../runtime/src/support/Text.h"
+#include "TensorPrefix.h"
 #include "UnusedTensors.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
 #include "moec/Import/GgufMetadata.h"
-#include "runtime/src/support/Text.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -75,25 +75,31 @@ private:
     return request.expertIds.empty() ? 0 : request.expertIds.front();
   }
 
+  /// Likewise, of the experts that have a part.
+  int64_t getFirstExpert(const CheckpointPart &part) const {
+    return part.onlyExperts.empty() ? getFirstExpert()
+                                    : part.onlyExperts.front();
+  }
+
   const std::vector<CheckpointForm> &getForms(const TensorInfo &tensor) const {
     return checkpoint.isGguf() ? tensor.ggufForms : tensor.checkpointForms;
   }
 
   /// Adds the prefixes of all tensors in `scope` that the part's name could
   /// match.
-  void addPlaces(const CheckpointPart &part, const std::string &scope,
-                 std::vector<TensorPlace> &places) const {
-    std::string own = part.getName(getFirstExpert());
+  void addCandidates(const CheckpointPart &part, const std::string &scope,
+                     std::vector<TensorPrefix> &candidates) const {
+    std::string own = part.getName(getFirstExpert(part));
     const auto &names = checkpoint.tensors();
     for (auto it = names.lower_bound(scope);
          it != names.end() && StringRef(it->first).starts_with(scope); ++it) {
       StringRef name = it->first;
       if (!name.ends_with(own) || name.size() < scope.size() + own.size() ||
-          !part.matches(name, getFirstExpert()))
+          !part.matches(name, getFirstExpert(part)))
         continue;
-      TensorPlace place(name.drop_back(own.size()));
-      if (!llvm::is_contained(places, place))
-        places.push_back(std::move(place));
+      TensorPrefix candidate(name.drop_back(own.size()));
+      if (!llvm::is_contained(candidates, candidate))
+        candidates.push_back(std::move(candidate));
     }
   }
 
@@ -107,54 +113,78 @@ private:
              StringRef(b->name).starts_with("experts.");
     });
     for (const TensorInfo *tensor : order) {
-      std::vector<TensorPlace> places;
+      std::vector<TensorPrefix> candidates;
       for (const CheckpointForm &form : getForms(*tensor))
         for (const CheckpointPart &part : form)
-          addPlaces(part, /*scope=*/"", places);
-      if (!places.empty())
-        return chooseBlock(std::move(places));
+          addCandidates(part, /*scope=*/"", candidates);
+      if (!candidates.empty())
+        return chooseBlock(std::move(candidates));
     }
     return Status::ok();
   }
 
-  Status chooseBlock(std::vector<TensorPlace> places) {
-    auto isOther = [](const TensorPlace &place) {
-      return !place.otherPart.empty();
+  Status chooseBlock(std::vector<TensorPrefix> candidates) {
+    auto isOther = [](const TensorPrefix &candidate) {
+      return !candidate.otherPart.empty();
     };
-    if (llvm::all_of(places, isOther))
-      return failOtherPart(places);
-    llvm::erase_if(places, isOther);
+    if (request.spec && request.spec->mtpIndex)
+      if (std::optional<Status> status = choosePredictor(candidates))
+        return *status;
+    if (llvm::all_of(candidates, isOther))
+      return failOtherPart(candidates);
+    llvm::erase_if(candidates, isOther);
     if (request.layer) {
-      auto isAsked = [&](const TensorPlace &place) {
-        return place.layer == request.layer;
+      auto isAsked = [&](const TensorPrefix &candidate) {
+        return candidate.layer == request.layer;
       };
       // A layer that was saved by itself has no index.
-      bool isThere = llvm::any_of(places, isAsked);
-      std::vector<TensorPlace> fit;
-      for (const TensorPlace &place : places)
-        if (isThere ? isAsked(place) : !place.layer)
-          fit.push_back(place);
+      bool isThere = llvm::any_of(candidates, isAsked);
+      std::vector<TensorPrefix> fit;
+      for (const TensorPrefix &candidate : candidates)
+        if (isThere ? isAsked(candidate) : !candidate.layer)
+          fit.push_back(candidate);
       if (fit.empty())
         return moert::notFound(
             checkpoint.path() + ": has no experts of layer " +
-            std::to_string(*request.layer) + ", but of " + listLayers(places) +
-            "; choose one with --layer");
-      places = std::move(fit);
+            std::to_string(*request.layer) + ", but of " +
+            listLayers(candidates) + "; choose one with --layer");
+      candidates = std::move(fit);
     }
-    block = places.front();
-    if (places.size() == 1)
+    block = candidates.front();
+    if (candidates.size() == 1)
       return Status::ok();
-    if (places[0].layer != places[1].layer)
+    if (candidates[0].layer != candidates[1].layer)
       return moert::invalidArgument(checkpoint.path() + ": has experts of " +
-                                    listLayers(places) +
+                                    listLayers(candidates) +
                                     "; choose one with --layer");
-    return failAmbiguous(places[0], places[1], "the experts");
+    return failAmbiguous(candidates[0], candidates[1], "the experts");
   }
 
-  Status failOtherPart(const std::vector<TensorPlace> &places) const {
+  /// Chooses the block of a layer of multi-token prediction, if these have
+  /// numbers of their own; none if the decoder's layers count on.
+  std::optional<Status>
+  choosePredictor(llvm::ArrayRef<TensorPrefix> candidates) {
+    std::vector<TensorPrefix> own;
+    for (const TensorPrefix &candidate : candidates) {
+      if (candidate.otherPart.empty() && candidate.layer == request.layer)
+        return std::nullopt;
+      StringRef part = candidate.otherPart;
+      if ((part.contains("mtp") || part.contains("nextn")) &&
+          candidate.layer.value_or(0) == *request.spec->mtpIndex)
+        own.push_back(candidate);
+    }
+    if (own.empty())
+      return std::nullopt;
+    block = own.front();
+    return own.size() == 1
+               ? Status::ok()
+               : failAmbiguous(own[0], own[1], "the layer's experts");
+  }
+
+  Status failOtherPart(const std::vector<TensorPrefix> &candidates) const {
     std::set<std::string> parts;
-    for (const TensorPlace &place : places)
-      parts.insert("'" + place.otherPart + "'");
+    for (const TensorPrefix &candidate : candidates)
+      parts.insert("'" + candidate.otherPart + "'");
     return moert::notFound(
         checkpoint.path() + ": has experts under " + llvm::join(parts, ", ") +
         " alone, which is no decoder: a draft model, multi-token prediction, "
@@ -163,7 +193,7 @@ private:
         "'model.layers.'");
   }
 
-  Status failAmbiguous(const TensorPlace &a, const TensorPlace &b,
+  Status failAmbiguous(const TensorPrefix &a, const TensorPrefix &b,
                        const std::string &what) const {
     return moert::invalidArgument(
         checkpoint.path() + ": " + what + " could be those of '" +
@@ -171,11 +201,11 @@ private:
         "'; give a file with the tensors of one");
   }
 
-  static std::string listLayers(const std::vector<TensorPlace> &places) {
+  static std::string listLayers(const std::vector<TensorPrefix> &candidates) {
     std::set<int64_t> layers;
-    for (const TensorPlace &place : places)
-      if (place.layer)
-        layers.insert(*place.layer);
+    for (const TensorPrefix &candidate : candidates)
+      if (candidate.layer)
+        layers.insert(*candidate.layer);
     constexpr size_t maxListed = 8;
     std::string text = layers.size() == 1 ? "layer " : "layers ";
     size_t i = 0;
@@ -205,25 +235,26 @@ private:
   /// Prefix of the part's name: that of the experts, else that of the only
   /// module of the layer that has the part, else that of the nearest module.
   Result<std::string> findPrefix(const CheckpointPart &part) const {
-    std::string name = part.getName(getFirstExpert());
+    std::string name = part.getName(getFirstExpert(part));
     if (checkpoint.contains(block->prefix + name))
       return block->prefix;
-    std::vector<TensorPlace> places;
-    addPlaces(part, block->scope, places);
-    llvm::erase_if(places, [&](const TensorPlace &place) {
-      return place.scope != block->scope;
+    std::vector<TensorPrefix> candidates;
+    addCandidates(part, block->scope, candidates);
+    llvm::erase_if(candidates, [&](const TensorPrefix &candidate) {
+      return candidate.scope != block->scope;
     });
-    if (places.empty())
+    if (candidates.empty())
       return block->prefix;
-    auto getNearness = [&](const TensorPlace &place) {
-      return countCommonModules(place.prefix, block->prefix);
+    auto getNearness = [&](const TensorPrefix &candidate) {
+      return countCommonModules(candidate.prefix, block->prefix);
     };
-    llvm::stable_sort(places, [&](const auto &a, const auto &b) {
+    llvm::stable_sort(candidates, [&](const auto &a, const auto &b) {
       return getNearness(a) > getNearness(b);
     });
-    if (places.size() > 1 && getNearness(places[0]) == getNearness(places[1]))
-      return failAmbiguous(places[0], places[1], "'" + name + "'");
-    return places.front().prefix;
+    if (candidates.size() > 1 &&
+        getNearness(candidates[0]) == getNearness(candidates[1]))
+      return failAmbiguous(candidates[0], candidates[1], "'" + name + "'");
+    return candidates.front().prefix;
   }
 
   /// A form and what the checkpoint has of it.
@@ -243,13 +274,16 @@ private:
         return prefix.status();
       size_t count = part.isPerExpert() ? request.expertIds.size() : 1;
       for (size_t slot = 0; slot < count; ++slot) {
+        if (part.isPerExpert() && !part.isOf(request.expertIds[slot]))
+          continue;
         std::string name =
             *prefix +
             part.getName(part.isPerExpert() ? request.expertIds[slot] : 0);
         if (!checkpoint.contains(name)) {
           if (part.isOptional)
             continue;
-          candidate.missing.push_back(name);
+          if (!llvm::is_contained(candidate.missing, name))
+            candidate.missing.push_back(name);
         }
         candidate.tensor.parts.push_back(
             {std::move(name), &part, int64_t(slot)});
@@ -303,13 +337,21 @@ private:
     missing = std::move(message);
     if (!request.spec)
       return;
-    if (const auto &quantization = request.spec->getQuantization(tensor.name))
+    const auto &quantization = request.spec->getQuantization(tensor.name);
+    std::string decidedBy;
+    for (const auto &[weight, stored] : request.spec->stored)
+      if (StringRef(tensor.name).starts_with(weight))
+        decidedBy = stored.decidedBy;
+    if (quantization)
       missing +=
-          " (the description's quantization: " + describe(*quantization) + ")";
+          " (the description's quantization: " + describe(*quantization) +
+          (decidedBy.empty() ? "" : ", by " + decidedBy) + ")";
+    else if (!decidedBy.empty())
+      missing += " (not quantized by " + decidedBy + ")";
   }
 
   bool isExpertOfLayer(StringRef name) const {
-    std::optional<int64_t> layer = TensorPlace(name).layer;
+    std::optional<int64_t> layer = TensorPrefix(name).layer;
     return (name.contains("expert") || name.contains("_exps")) &&
            (!request.layer || !layer || layer == request.layer);
   }
@@ -341,12 +383,15 @@ private:
     llvm::StringSet<> names;
     if (int64_t(request.expertIds.size()) >= request.numExperts)
       return names;
+    std::set<const CheckpointPart *> seen;
     for (const LocatedTensor &tensor : found.tensors)
       for (const LocatedPart &located : tensor.parts) {
-        if (!located.part || !located.part->isPerExpert() || located.slot != 0)
+        if (!located.part || !located.part->isPerExpert() ||
+            !seen.insert(located.part).second)
           continue;
         StringRef prefix = located.name;
-        prefix.consume_back(located.part->getName(getFirstExpert()));
+        prefix.consume_back(
+            located.part->getName(request.expertIds[size_t(located.slot)]));
         for (int64_t id = 0; id < request.numExperts; ++id)
           names.insert(prefix.str() + located.part->getName(id));
       }
@@ -397,7 +442,7 @@ private:
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
   /// Location of the experts; none if all names are canonical.
-  std::optional<TensorPlace> block;
+  std::optional<TensorPrefix> block;
   llvm::StringSet<> used;
   /// Message about the first missing tensor; empty if none is.
   std::string missing;
@@ -431,9 +476,9 @@ LayerRequest moec::makeRequest(const LayerSpec &spec, int64_t rank) {
   if (spec.parallel->hasWholeExperts())
     request.rank->tables.push_back(
         {"placement.local_ids", getLocalIds(spec, rank)});
-  if (hasOwners(spec))
+  if (hasDestinations(spec))
     request.rank->tables.push_back(
-        {kOwnersTensor.str(), getOwners(spec, rank)});
+        {kDestinationsTensor.str(), getDestinations(spec, rank)});
   return request;
 }
 

@@ -92,9 +92,16 @@ private:
   /// Sets the prefixes of the layer's modules: the block, or the modules of the
   /// decoder layer in the table of names.
   void setPrefixes() {
-    const std::optional<TensorPlace> &block = names.block;
+    const std::optional<TensorPrefix> &block = names.block;
     if (!block)
       return;
+    if (block->scope.empty() && names.request.spec &&
+        names.request.spec->bank) {
+      // A layer and a bank of experts: the modules around theirs.
+      for (const auto &entry : names.used)
+        prefixes.insert(getOwnModule(entry.getKey()));
+      return;
+    }
     if (block->scope.empty() || block->prefix != block->scope) {
       prefixes = {block->prefix};
       return;
@@ -106,8 +113,21 @@ private:
     }
   }
 
+  /// The prefix of a name up to the router or the experts.
+  static std::string getOwnModule(StringRef name) {
+    llvm::SmallVector<StringRef> modules;
+    name.split(modules, '.');
+    const auto *own = llvm::find_if(modules, [](StringRef module) {
+      return module == "gate" || module == "experts" ||
+             module.starts_with("shared");
+    });
+    return own == modules.end()
+               ? name.str()
+               : name.take_front(own->begin() - name.begin()).str();
+  }
+
   Owner getOwner(StringRef name) const {
-    const std::optional<TensorPlace> &block = names.block;
+    const std::optional<TensorPrefix> &block = names.block;
     if (!block)
       return Owner::Other;
     if (names.checkpoint.isGguf())

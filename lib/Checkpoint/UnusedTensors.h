@@ -14,7 +14,7 @@
 #ifndef MOEC_LIB_CHECKPOINT_UNUSEDTENSORS_H
 #define MOEC_LIB_CHECKPOINT_UNUSEDTENSORS_H
 
-#include "TensorPlace.h"
+#include "TensorPrefix.h"
 #include "moec/Checkpoint/LocateLayer.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -25,7 +25,7 @@ struct BlockNames {
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
   /// Location of the experts; none if all names are canonical.
-  const std::optional<TensorPlace> &block;
+  const std::optional<TensorPrefix> &block;
   /// Tensors used by the layer.
   const llvm::StringSet<> &used;
 };

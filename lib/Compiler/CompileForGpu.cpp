@@ -86,8 +86,8 @@ FailureOr<CompiledGpuLayer>
 moec::compileForGpu(ModuleOp module, const CompileOptions &options,
                     ArrayRef<std::string> architectures) {
   if (!options.isGpu())
-    return module.emitError("the target is 'cpu'; give that of a GPU, as in "
-                            "--target=sm_90a");
+    return module.emitError(
+        "the target is 'cpu'; give a GPU target, as in --target=sm_90a");
   CompileTimes times;
   Stopwatch watch;
   if (failed(lowerToLevel(module, Level::Tile, options)))

@@ -143,7 +143,7 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
   if (*current > level)
     return module.emitError("the module is at level '")
            << stringifyLevel(*current) << "', below '" << stringifyLevel(level)
-           << "'; lowering cannot be undone";
+           << "'; choose a level at or below it";
   auto runStep = [&] {
     if (*current != Level::Moe && !options.isGpu() &&
         failed(checkCpu(module, options.cpu)))

@@ -48,13 +48,13 @@ FailureOr<Level> moec::detectLevel(ModuleOp module) {
   int numLevels =
       (layer != nullptr) + (planKernel != nullptr) + (tileKernel != nullptr);
   if (numLevels == 0)
-    return module.emitError("holds nothing to compile; give a func.func with "
-                            "moe ops, or a plan.program with plan.kernel or "
-                            "tile.kernel");
+    return module.emitError(
+        "has nothing to compile; give a func.func with moe ops, or a "
+        "plan.program with plan.kernel or tile.kernel");
   if (numLevels > 1)
     return (planKernel ? planKernel : layer)
-        ->emitOpError("stands beside IR of another level; bring all of the "
-                      "module to one level");
+        ->emitOpError("is at a different level than the rest of the module; "
+                      "lower the whole module to one level");
   return layer ? Level::Moe : planKernel ? Level::Plan : Level::Tile;
 }
 
@@ -73,11 +73,17 @@ void moec::buildMoeToPlanPipeline(OpPassManager &manager, StringRef target,
 }
 
 template <typename PassOptions>
-static PassOptions makePassOptions(const TileOptions &options) {
+static PassOptions makeOrderOptions(const TileOptions &options) {
   PassOptions pass;
   pass.target = options.target;
   pass.part = options.part;
   pass.lanes = options.lanes;
+  return pass;
+}
+
+template <typename PassOptions>
+static PassOptions makePassOptions(const TileOptions &options) {
+  auto pass = makeOrderOptions<PassOptions>(options);
   llvm::append_range(pass.configs, options.configs);
   return pass;
 }
@@ -92,6 +98,8 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
                                    const TileOptions &options) {
   manager.addPass(createConvertPlanToTilePass());
   manager.addPass(createTileSplitPhasesPass());
+  manager.addPass(createTileFixSumOrdersPass(
+      makeOrderOptions<TileFixSumOrdersPassOptions>(options)));
   auto kernels = makePassOptions<TileChooseKernelsPassOptions>(options);
   llvm::append_range(kernels.disable, options.disable);
   llvm::append_range(kernels.set, options.set);
@@ -102,6 +110,8 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   exchanges.target = options.target;
   llvm::append_range(exchanges.configs, options.configs);
   manager.addPass(createTileMakeExchangesPass(exchanges));
+  manager.addPass(createTileCertifySumOrdersPass(
+      makeOrderOptions<TileCertifySumOrdersPassOptions>(options)));
   if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;
@@ -114,29 +124,31 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
 namespace {
 
 struct MoeToPlanOptions : PassPipelineOptions<MoeToPlanOptions> {
-  Option<std::string> target{*this, "target",
-                             llvm::cl::desc("what is compiled for"),
+  Option<std::string> target{*this, "target", llvm::cl::desc("the target"),
                              llvm::cl::init("cpu")};
-  Option<bool> keepAll{*this, "keep-all",
-                       llvm::cl::desc("one slot per buffer, so that each can "
-                                      "be read after a run"),
-                       llvm::cl::init(false)};
+  Option<bool> keepAll{
+      *this, "keep-all",
+      llvm::cl::desc(
+          "one slot per buffer, so that each buffer can be read after a run"),
+      llvm::cl::init(false)};
 };
 
 struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
   Option<std::string> target{*this, "target", llvm::cl::desc("the target: cpu"),
                              llvm::cl::init("cpu")};
-  Option<std::string> part{*this, "part",
-                           llvm::cl::desc("the part that configs are chosen "
-                                          "for; empty: the target's default"),
-                           llvm::cl::init("")};
+  Option<std::string> part{
+      *this, "part",
+      llvm::cl::desc("the model of GPU that configs are chosen for; empty: the "
+                     "target's default"),
+      llvm::cl::init("")};
   Option<int64_t> lanes{
       *this, "lanes",
-      llvm::cl::desc("f32 elements of a vector; 0: those of the host"),
+      llvm::cl::desc("f32 elements of a vector; 0: as on the host"),
       llvm::cl::init(0)};
   Option<bool> dependentLaunches{
       *this, "dependent-launches",
-      llvm::cl::desc("let launches begin before the one before has ended"),
+      llvm::cl::desc(
+          "let launches begin before the launch ahead of them has ended"),
       llvm::cl::init(true)};
   Option<bool> keepAll{*this, "keep-all",
                        llvm::cl::desc("each buffer keeps its own slot, so no "
@@ -144,13 +156,13 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
                        llvm::cl::init(false)};
   ListOption<std::string> disable{
       *this, "disable",
-      llvm::cl::desc("rewrites of tile-rewrite-launches that do not run")};
+      llvm::cl::desc("rewrites of tile-rewrite-launches to disable")};
   ListOption<std::string> set{
       *this, "set",
       llvm::cl::desc("parameters of rewrites: REWRITE.NAME[=VALUE]")};
   ListOption<std::string> configs{
       *this, "configs",
-      llvm::cl::desc("configs to take: KERNEL[@MIN-MAX]:TEXT")};
+      llvm::cl::desc("forced configs: KERNEL[@MIN-MAX]:TEXT")};
 };
 
 } // namespace

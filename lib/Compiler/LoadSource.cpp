@@ -9,6 +9,7 @@
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/SourceFile.h"
 #include "moec/Import/BuildLayer.h"
+#include "moert/Checkpoint.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -30,8 +31,8 @@ static FailureOr<std::string> findConfig(StringRef folder,
   if (llvm::sys::fs::exists(path))
     return path.str().str();
   os << folder
-     << ": error: is a folder without a config.json; give a model's folder, "
-        "its config.json, a spec (.json) or IR (.mlir)\n";
+     << ": error: the folder has no config.json; give a model's folder, its "
+        "config.json, a spec (.json) or IR (.mlir)\n";
   return failure();
 }
 
@@ -50,6 +51,46 @@ static LogicalResult readQuantConfig(StringRef path, SpecOverrides &overrides,
     return failure();
   overrides.quantConfig = std::move(*text);
   return success();
+}
+
+/// Opens the checkpoint beside a config.json. A description alone is complete,
+/// so a checkpoint that cannot be opened is left to its reader.
+static void openCheckpoint(StringRef path, SpecOverrides &overrides) {
+  if (overrides.tensors || llvm::sys::path::filename(path) != "config.json")
+    return;
+  llvm::SmallString<256> folder(path);
+  llvm::sys::path::remove_filename(folder);
+  overrides.tensors =
+      getStoredTensors(folder.empty() ? "." : folder.str().str());
+}
+
+static std::optional<DType> getDType(moert::DType dtype) {
+  switch (dtype) {
+  case moert::DType::F32:
+    return DType::F32;
+  case moert::DType::BF16:
+    return DType::BF16;
+  case moert::DType::F16:
+    return DType::F16;
+  default:
+    return std::nullopt;
+  }
+}
+
+std::shared_ptr<const StoredTensors>
+moec::getStoredTensors(const std::string &path) {
+  moert::Result<moert::Checkpoint> opened = moert::Checkpoint::open(path);
+  if (!opened)
+    return nullptr;
+  auto checkpoint = std::make_shared<moert::Checkpoint>(std::move(*opened));
+  auto tensors = std::make_shared<StoredTensors>();
+  for (const auto &entry : checkpoint->tensors())
+    tensors->names.push_back(entry.first);
+  tensors->findDType = [checkpoint](StringRef name) -> std::optional<DType> {
+    auto entry = checkpoint->find(name.str());
+    return entry ? getDType((*entry)->dtype) : std::nullopt;
+  };
+  return tensors;
 }
 
 FailureOr<SourceText> moec::readSource(StringRef path, SpecOverrides &overrides,
@@ -82,7 +123,22 @@ FailureOr<SourceText> moec::readSource(StringRef path, SpecOverrides &overrides,
   }
   if (isJsonFile && failed(readQuantConfig(file, overrides, diagnostics)))
     return failure();
+  openCheckpoint(file, overrides);
   return text;
+}
+
+/// The decoder layers with experts; 0 for a description of a single layer.
+static int64_t countLayers(const SourceText &text,
+                           const SpecOverrides &overrides) {
+  std::string ignored;
+  llvm::raw_string_ostream os(ignored);
+  Diagnostics diagnostics(os);
+  FailureOr<std::vector<DecoderLayer>> layers =
+      getDecoderLayers(text, overrides, diagnostics);
+  if (failed(layers))
+    return 0;
+  return llvm::count_if(*layers,
+                        [](const DecoderLayer &l) { return l.hasExperts; });
 }
 
 static FailureOr<Source> parseJson(MLIRContext &context, const SourceText &text,
@@ -92,11 +148,14 @@ static FailureOr<Source> parseJson(MLIRContext &context, const SourceText &text,
   FailureOr<LayerSpec> spec = importJson(text, overrides, diagnostics);
   if (failed(spec))
     return failure();
+  for (const std::string &remark : spec->remarks)
+    os << text.getName() << ": remark: " << remark << "\n";
   Source source;
   source.module = buildLayer(context, *spec);
   if (!source.module)
     return failure();
   source.spec = std::move(*spec);
+  source.numLayers = countLayers(text, overrides);
   return source;
 }
 
@@ -125,12 +184,13 @@ FailureOr<Source> moec::parseSource(MLIRContext &context,
   if (isJson(text))
     return parseJson(context, text, overrides, os);
   if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
-      overrides.numValidTokens || overrides.layer || overrides.parallel ||
-      !overrides.ignoredFields.empty()) {
+      overrides.numValidTokens || overrides.batchInvariant || overrides.layer ||
+      overrides.parallel || !overrides.ignoredFields.empty()) {
     os << text.getName()
-       << ": error: --num-experts, --max-tokens, --entry, --layer, --parallel "
-          "and --ignore-field are about a JSON description; IR says these "
-          "itself\n";
+       << ": error: --num-experts, --max-tokens, --entry, --layer, --parallel, "
+          "--batch-invariant and --ignore-field apply to JSON descriptions; "
+          "change the IR "
+          "instead\n";
     return failure();
   }
   return parseIR(context, text, texts, os);

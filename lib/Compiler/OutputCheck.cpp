@@ -7,7 +7,7 @@
 
 #include "moec/Compiler/OutputFile.h"
 
-#include "runtime/src/support/OutputTarget.h"
+#include "../../runtime/src/support/OutputTarget.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -76,15 +76,16 @@ const OutputCheck::Input *OutputCheck::find(llvm::StringRef file) const {
 llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
                                Kind kind) const {
   if (file.empty())
-    return llvm::createStringError(
-        option + " needs the name of a file; - is standard output");
+    return llvm::createStringError(option +
+                                   " needs a file name; - is standard output");
   if (const Input *input = find(file))
-    return refuse(option, file,
-                  input->path == file
-                      ? llvm::Twine("is an input, which would be lost; give "
-                                    "another name")
-                      : "is the same file as the input " + input->path +
-                            ", which would be lost; give another name");
+    return refuse(
+        option, file,
+        input->path == file
+            ? llvm::Twine(
+                  "is an input, which would be overwritten; give another name")
+            : "is the same file as the input " + input->path +
+                  ", which would be overwritten; give another name");
   moert::Result<moert::OutputTarget> target = moert::resolveOutput(file.str());
   if (!target)
     return llvm::createStringError(option + " " + target.status().message());
@@ -94,12 +95,12 @@ llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
   fs::file_status status;
   if (!fs::status(file, status) && fs::exists(status)) {
     if (fs::is_directory(status))
-      return refuse(option, file, "is a folder; give the name of a file");
+      return refuse(option, file, "is a folder; give a file name");
     if (!fs::is_regular_file(status)) {
       if (kind == Kind::Text)
         return llvm::Error::success();
       return refuse(option, file,
-                    "exists and is no regular file; give another name");
+                    "exists and is not a regular file; give another name");
     }
     // A rename would replace a read-only file.
     if (std::error_code error = fs::access(file, fs::AccessMode::Write))
@@ -114,7 +115,7 @@ llvm::Error OutputCheck::checkFolder(llvm::StringRef option,
                                      llvm::StringRef folder,
                                      llvm::StringRef prefix) const {
   if (folder.empty())
-    return llvm::createStringError(option + " needs the name of a folder");
+    return llvm::createStringError(option + " needs a folder name");
   if (llvm::Error error = checkFolderIsWritable(option, folder, folder))
     return error;
   std::error_code error;
@@ -123,7 +124,7 @@ llvm::Error OutputCheck::checkFolder(llvm::StringRef option,
     if (path::filename(entry->path()).starts_with(prefix))
       if (const Input *input = find(entry->path()))
         return refuse(option, folder,
-                      "would write to the input " + input->path +
+                      "would overwrite the input " + input->path +
                           "; give another folder");
   return llvm::Error::success();
 }

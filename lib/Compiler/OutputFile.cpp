@@ -7,7 +7,7 @@
 
 #include "moec/Compiler/OutputFile.h"
 
-#include "runtime/src/support/AtomicFile.h"
+#include "../../runtime/src/support/AtomicFile.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 

@@ -8,10 +8,10 @@
 #include "moec/Compiler/PlanData.h"
 
 #include "mlir/IR/SymbolTable.h"
-#include "moec/Analysis/Exchange.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
+#include "moec/Schedules/Exchange.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -85,6 +85,14 @@ static void includeIndex(int64_t &count, int64_t index) {
   count = std::max(count, index < largest ? index + 1 : largest);
 }
 
+/// The fields of an attribute as they are printed, without its name.
+static std::string showFields(Attribute attribute) {
+  std::string text;
+  llvm::raw_string_ostream(text) << attribute;
+  StringRef fields = StringRef(text).split('<').second;
+  return fields.drop_back(fields.ends_with(">")).str();
+}
+
 namespace {
 
 class PlanTranslator {
@@ -95,6 +103,10 @@ public:
     plan.maxTokens = program.getMaxTokens();
     if (plan::MeshAttr mesh = program.getMeshAttr())
       plan.mesh = {mesh.getDp(), mesh.getTp(), mesh.getSp()};
+    if (DictionaryAttr orders = program.getSumOrdersAttr())
+      for (NamedAttribute named : orders)
+        plan.sumOrders.push_back(
+            {named.getName().str(), showFields(named.getValue())});
   }
 
   FailureOr<moert::Plan> run() {
@@ -102,7 +114,7 @@ public:
       if (failed(translate(op)))
         return failure();
     if (moert::Status status = moert::verifyPlan(plan); !status)
-      return program.emitOpError("is no plan that can run: ")
+      return program.emitOpError("is not a plan that can run: ")
              << status.message();
     return std::move(plan);
   }
@@ -142,7 +154,7 @@ private:
                           steps.steps);
         })
         .Default([](Operation *other) {
-          return other->emitOpError("has no place in a plan.program");
+          return other->emitOpError("is not allowed in a plan.program");
         });
   }
 
@@ -158,7 +170,7 @@ private:
     if (!dtype)
       return op->emitOpError("has elements of type ")
              << type.getElementType()
-             << ", which the runtime does not know; give a float or integer "
+             << ", which the runtime does not support; give a float or integer "
                 "type of 8 to 64 bits";
     tensor.dtype = *dtype;
     // GPU kernels copy floats, and quantized values of 4 or 8 bits, in chunks
@@ -215,8 +227,8 @@ private:
         step = moert::Step::wait(wait.getEvent(), wait.getStream());
         includeIndex(plan.numEvents, step.event);
       } else {
-        return op.emitOpError("is no step; plan.launch, plan.collective, "
-                              "plan.record and plan.wait are");
+        return op.emitOpError("is not a step; steps are plan.launch, "
+                              "plan.collective, plan.record and plan.wait");
       }
       includeIndex(plan.numStreams, step.stream);
       steps.push_back(std::move(step));
@@ -250,7 +262,7 @@ private:
       if (!rows)
         return op.emitOpError("has '")
                << name
-               << "', but its parts differ in what their rows follow from";
+               << "', but its tensors compute their rows from different sizes";
       FailureOr<int64_t> kernel = getKernel(
           op, symbol, plan::ExprAttr::get(op.getContext(), rows->str()));
       if (failed(kernel))
@@ -261,7 +273,7 @@ private:
       return step;
     if (step.isPacked() &&
         step.collectiveKind == moert::CollectiveKind::AllGather)
-      step.ownedPairs.assign(op.getOwned()->begin(), op.getOwned()->end());
+      step.routedPairs.assign(op.getRouted()->begin(), op.getRouted()->end());
     step.toResults = op.getToResults();
     SmallVector<Value> read = op.getRead();
     for (Value value : ArrayRef(read).drop_front(op.getIns().size()))
@@ -291,15 +303,15 @@ private:
         getTokens(launch, moert::Expr::tokens())
             .maxOver(variant.getMinTokens(), variant.getMaxTokens());
     if (!most)
-      return launch.emitOpError("has tokens that have no largest number: ")
+      return launch.emitOpError("has 'tokens' without a largest value: ")
              << most.status().message();
     if (*most <= static_cast<int64_t>(load.getMaxTokens()))
       return success();
     return launch.emitOpError("launches @")
            << launch.getKernel() << " for up to " << *most
-           << " tokens, and the kernel's 'load' has at most "
+           << " tokens, but the kernel's 'load' has at most "
            << load.getMaxTokens()
-           << "; launch another kernel, or make this one for more";
+           << "; launch another kernel, or increase the 'load' of this one";
   }
 
   /// Checks that a launch of some columns has as many as its kernel computes.
@@ -308,12 +320,12 @@ private:
         module, launch.getKernelAttr().getAttr()));
     if (!kernel || !launch.getColumns())
       return success();
-    for (auto product : kernel.getBody().getOps<tile::ContractOp>())
+    for (auto product : kernel.getBody().getOps<tile::GemmOp>())
       if (product.getNumColumns() != launch.getColumns()->back())
-        return launch.emitOpError("is of ")
+        return launch.emitOpError("has ")
                << launch.getColumns()->back() << " columns, but @"
                << launch.getKernel() << " computes "
-               << product.getNumColumns().value_or(0) << "; give so many";
+               << product.getNumColumns().value_or(0) << "; give equal numbers";
     return success();
   }
 
@@ -328,8 +340,8 @@ private:
         return it->second;
       return step->emitOpError("launches ")
              << name
-             << ", which another launch has other 'tokens' for; give each a "
-                "kernel of its own";
+             << ", which another launch uses with other 'tokens'; give each "
+                "launch its own kernel";
     }
     kernelTokens.push_back(tokens);
     moert::KernelDecl decl;
@@ -358,8 +370,8 @@ private:
     } else if (!isa_and_nonnull<plan::KernelOp>(callee)) {
       return step->emitOpError("launches ")
              << name
-             << ", which is no plan.kernel or tile.kernel of the module; the "
-                "plan is translated before kernels become functions";
+             << ", which is not a plan.kernel or tile.kernel of the module; "
+                "translate the plan before kernels are converted to functions";
     }
     plan.kernels.push_back(std::move(decl));
     return it->second;
@@ -380,10 +392,10 @@ private:
 FailureOr<moert::Plan> moec::translatePlan(ModuleOp module, StringRef target) {
   auto programs = llvm::to_vector(module.getOps<plan::ProgramOp>());
   if (programs.empty())
-    return module.emitError("holds no plan.program; lower a layer to level "
-                            "plan first");
+    return module.emitError(
+        "has no plan.program; lower a layer to level plan first");
   if (programs.size() > 1)
-    return programs[1].emitOpError("is the second program of the module; give "
-                                   "each layer a module of its own");
+    return programs[1].emitOpError(
+        "is the second program of the module; give each layer its own module");
   return PlanTranslator(programs.front(), target).run();
 }

@@ -24,18 +24,18 @@ static llvm::StringRef getKind(DiagnosticSeverity severity) {
   llvm_unreachable("every severity is listed");
 }
 
-/// Prints the line of `place` with a caret, if its file is one of the texts.
+/// Prints the line of `position` with a caret, if its file is one of the texts.
 /// Long lines are shortened to a window, since generated IR has lines of any
 /// length.
-static void printLine(llvm::SourceMgr &texts, FileLineColLoc place,
+static void printLine(llvm::SourceMgr &texts, FileLineColLoc position,
                       llvm::raw_ostream &os) {
   constexpr size_t maxExcerpt = 120;
   for (unsigned id = 1; id <= texts.getNumBuffers(); ++id) {
     const llvm::MemoryBuffer &buffer = *texts.getMemoryBuffer(id);
-    if (buffer.getBufferIdentifier() != place.getFilename())
+    if (buffer.getBufferIdentifier() != position.getFilename())
       continue;
-    llvm::SMLoc found =
-        texts.FindLocForLineAndColumn(id, place.getLine(), place.getColumn());
+    llvm::SMLoc found = texts.FindLocForLineAndColumn(id, position.getLine(),
+                                                      position.getColumn());
     if (!found.isValid())
       return;
     llvm::StringRef text = buffer.getBuffer();
@@ -56,19 +56,19 @@ static void printLine(llvm::SourceMgr &texts, FileLineColLoc place,
 
 void SourceDiagnostics::print(const Diagnostic &diagnostic, Location about) {
   Location location = diagnostic.getLocation();
-  auto place = location->findInstanceOf<FileLineColLoc>();
-  if (place) {
-    os << place.getFilename().getValue() << ":";
+  auto position = location->findInstanceOf<FileLineColLoc>();
+  if (position) {
+    os << position.getFilename().getValue() << ":";
     // A module that is not from a file has line 0.
-    if (place.getLine() > 0)
-      os << place.getLine() << ":" << place.getColumn() << ":";
+    if (position.getLine() > 0)
+      os << position.getLine() << ":" << position.getColumn() << ":";
     os << " ";
   } else if (!isa<UnknownLoc>(location)) {
     os << location << ": ";
   }
   os << getKind(diagnostic.getSeverity()) << ": " << diagnostic << "\n";
-  if (place && place.getLine() > 0 && location != about)
-    printLine(texts, place, os);
+  if (position && position.getLine() > 0 && location != about)
+    printLine(texts, position, os);
 }
 
 SourceDiagnostics::SourceDiagnostics(MLIRContext &context,

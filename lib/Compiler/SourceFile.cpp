@@ -139,11 +139,11 @@ LogicalResult moec::checkNesting(llvm::MemoryBufferRef text,
     return success();
   SourceText source(text.getBufferIdentifier().str(), text.getBuffer().str());
   auto offset = uint32_t(deep - text.getBufferStart());
-  Diagnostics(os).error(
-      source, {offset, offset + 1},
-      "brackets nest deeper than " + Twine(kMaxBracketNesting) +
-          " levels; IR of moec needs a dozen: split the text, or correct a "
-          "bracket that is never closed");
+  Diagnostics(os).error(source, {offset, offset + 1},
+                        "brackets nest deeper than " +
+                            Twine(kMaxBracketNesting) +
+                            " levels, while IR of moec needs about a dozen; "
+                            "split the text, or close an open bracket");
   return failure();
 }
 
@@ -158,7 +158,7 @@ LogicalResult moec::checkIRText(llvm::MemoryBufferRef text,
   }
   StringRef all = text.getBuffer();
   if (const char *encoding = moert::explainEncoding(all.data(), all.size())) {
-    Diagnostics(os).error(name, Twine("no IR: ") + encoding);
+    Diagnostics(os).error(name, Twine("not IR: ") + encoding);
     return failure();
   }
   if (isBytecode(text)) {

@@ -7,8 +7,8 @@
 
 #include "moec/Compiler/TunedConfigs.h"
 
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Compiler/SourceFile.h"
+#include "moec/Schedules/ConfigText.h"
 #include "moec/Support/Json.h"
 
 using namespace mlir;
@@ -65,9 +65,10 @@ FailureOr<std::string> TunedConfigReader::readConfig(const json::Value &entry,
   for (const json::Member &member : entry.members)
     if (member.name != "kernel" && member.name != "tokens" &&
         member.name != "config") {
-      diagnostics.error(text, member.nameRange,
-                        "'" + path + "." + member.name +
-                            "' is unknown; there are kernel, tokens, config");
+      diagnostics.error(
+          text, member.nameRange,
+          "'" + path + "." + member.name +
+              "' is unknown; accepted are kernel, tokens, config");
       return failure();
     }
   const json::Value *kernel =
@@ -81,9 +82,10 @@ FailureOr<std::string> TunedConfigReader::readConfig(const json::Value &entry,
     const json::Value *tokens = &member->value;
     if (tokens->elements.size() != 2 || !tokens->elements[0].getInteger() ||
         !tokens->elements[1].getInteger())
-      return fail(*tokens, "'" + path +
-                               ".tokens' is no range; give two integers, as "
-                               "in [1, 64]");
+      return fail(
+          *tokens,
+          "'" + path +
+              ".tokens' is not a range; give two integers, as in [1, 64]");
     range = "@" + std::to_string(*tokens->elements[0].getInteger()) + "-" +
             std::to_string(*tokens->elements[1].getInteger());
   }
@@ -105,10 +107,10 @@ TunedConfigReader::read(const json::Value &file, StringRef target) {
   if (!name || !configs)
     return failure();
   if (name->text != target)
-    return fail(*name,
-                "'target' is '" + name->text +
-                    "', but what is compiled for is '" + target +
-                    "'; give a file for that, or --target=" + name->text);
+    return fail(
+        *name, "'target' is '" + name->text +
+                   "', but the layer is compiled for '" + target +
+                   "'; give a file for this target, or --target=" + name->text);
   std::vector<std::string> options;
   for (auto [i, entry] : llvm::enumerate(configs->elements)) {
     FailureOr<std::string> option =

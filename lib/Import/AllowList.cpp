@@ -25,10 +25,15 @@ namespace {
 
 /// Substrings that make a key suspicious.
 constexpr StringLiteral kSuspicious[] = {
-    "moe",    "expert", "rout",    "gate",  "scor",    "shared", "topk",
-    "top_k",  "quant",  "swiglu",  "bias",  "norm_",   "scale",  "scaling",
-    "limit",  "group",  "latent",  "capac", "softcap", "ffn",    "dense",
-    "sparse", "mlp",    "ep_size", "hash",
+    "moe",     "expert",    "rout",
+    "gate",    "scor",      "shared",
+    "topk",    "top_k",     "quant",
+    "swiglu",  "bias",      "norm_",
+    "scale",   "scaling",   "limit",
+    "group",   "latent",    "capac",
+    "softcap", "ffn",       "dense",
+    "sparse",  "mlp",       "ep_size",
+    "hash",    "substitut", "transform_config",
 };
 
 /// Words that make a key suspicious if a part of its name between underscores

@@ -15,22 +15,29 @@ using namespace llvm;
 
 namespace moec {
 
-std::optional<QuantizationSpec> readBitsAndBytes(FieldReader &reader,
-                                                 QuantizationContext &context) {
-  // Options of loading and computing, which do not change what is stored.
-  for (StringRef field :
-       {"_load_in_4bit", "_load_in_8bit", "bnb_4bit_compute_dtype",
-        "llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight",
-        "llm_int8_threshold"})
-    reader.markKnown(field);
-  if (reader.getBoolean("load_in_8bit", false))
-    refuseValue(reader, "load_in_8bit", "'load_in_4bit' = true");
-  else if (!reader.getBoolean("load_in_4bit", false))
-    refuseValue(reader, "load_in_4bit", "true");
-  // The default is fp4, whose values differ from e2m1.
-  const json::Value *type = reader.get("bnb_4bit_quant_type");
-  if (!type || type->text != "nf4")
-    refuseValue(reader, "bnb_4bit_quant_type", "\"nf4\"");
+void readBitsAndBytes(FieldReader &reader, QuantizationContext &context,
+                      QuantizationMethod &method) {
+  constexpr StringLiteral kTool = "bitsandbytes";
+  if (reader.getBoolean("load_in_8bit", false)) {
+    QuantizationSpec result;
+    result.weight.storage = StorageType::Int8;
+    result.weight.granularity = Granularity::Channel;
+    result.packing = Packing::BitsAndBytesInt8;
+    for (StringRef field : {"bnb_4bit_quant_type", "bnb_4bit_quant_storage",
+                            "bnb_4bit_use_double_quant", "load_in_4bit"})
+      reader.markKnown(field);
+    refuseOtherFields(reader, kTool);
+    context.remarks.push_back(
+        reader.show("load_in_8bit") +
+        " quantizes activations in a call; they stay in " +
+        stringify(context.dtype).str());
+    setOnlyScheme(method, {result});
+    return;
+  }
+  if (!reader.getBoolean("load_in_4bit", false))
+    refuseValue(reader, "load_in_4bit", "true", /*isRequired=*/true);
+  // fp4 has other values than e2m1: the checkpoint has a table of them.
+  bool isFp4 = reader.getOneOf("bnb_4bit_quant_type", {"fp4", "nf4"}) == "fp4";
   reader.getOneOf("bnb_4bit_quant_storage", {"uint8"});
   QuantizationSpec result;
   result.weight.storage = StorageType::NF4;
@@ -39,11 +46,15 @@ std::optional<QuantizationSpec> readBitsAndBytes(FieldReader &reader,
   // The only block size with this configuration.
   constexpr int64_t blockSize = 64;
   result.weight.blockColumns = blockSize;
-  result.packing = reader.getBoolean("bnb_4bit_use_double_quant", false)
-                       ? Packing::BitsAndBytesNested
-                       : Packing::BitsAndBytes;
-  refuseOtherFields(reader, "bitsandbytes", context.ignored);
-  return result;
+  bool isNested = reader.getBoolean("bnb_4bit_use_double_quant", false);
+  if (isFp4)
+    result.packing =
+        isNested ? Packing::BitsAndBytesFp4Nested : Packing::BitsAndBytesFp4;
+  else
+    result.packing =
+        isNested ? Packing::BitsAndBytesNested : Packing::BitsAndBytes;
+  refuseOtherFields(reader, kTool);
+  setOnlyScheme(method, {result});
 }
 
 } // namespace moec

@@ -161,6 +161,10 @@ func::FuncOp LayerBuilder::buildFunction() {
                                  spec.ignoredFields.end());
     func->setAttr(kIgnoredFieldsAttr, builder.getStrArrayAttr(names));
   }
+  if (!spec.remarks.empty()) {
+    SmallVector<StringRef> remarks(spec.remarks.begin(), spec.remarks.end());
+    func->setAttr(kRemarksAttr, builder.getStrArrayAttr(remarks));
+  }
   Block *entry = func.addEntryBlock();
   for (auto [tensor, argument] : llvm::zip(signature, entry->getArguments()))
     arguments[tensor.name] = argument;
@@ -343,6 +347,7 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       getActivationParams(builder.getContext(), spec), getSharedScale(),
       /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),
       /*weight_on_input=*/spec.routing.weightOnInput,
+      /*batch_invariant=*/spec.batchInvariant,
       /*max_tokens=*/static_cast<uint64_t>(spec.maxTokens));
 }
 

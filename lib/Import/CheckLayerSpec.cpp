@@ -159,6 +159,14 @@ void Checker::checkSelection() {
   require(!routing.gateBias || spec.entry == Entry::Gate, "routing.gate_bias",
           "'routing.gate_bias' needs entry \"gate\"; router logits include "
           "the bias already");
+  require(!routing.splitGate ||
+              (spec.entry == Entry::Gate && spec.dtype != DType::F32),
+          "routing.split_gate",
+          "'routing.split_gate' needs entry \"gate\" and dtype \"bf16\" or "
+          "\"f16\": it adds what these lack of a router in f32");
+  require(!routing.splitGate || !routing.gateBias, "routing.split_gate",
+          "'routing.split_gate' does not go with 'routing.gate_bias'; leave it "
+          "out, and round the router's weight to the layer's dtype");
   require(routing.logitsDtype == DType::F32 || spec.entry == Entry::Logits,
           "routing.logits_dtype",
           "'routing.logits_dtype' needs entry \"logits\"; logits that a layer "
@@ -478,7 +486,8 @@ void checkCompiles(const LayerSpec &spec, ImportContext &context) {
         field,
         context.show(field) + " = \"" +
             describe(QuantizationSpec{isWeight ? quantization->weight
-                                               : *quantization->activation}) +
+                                               : *quantization->activation,
+                                      std::nullopt}) +
             "\" is described (--emit=moe, --signature), but not compiled; "
             "compiled are " +
             (isWeight ? "fp8_e4m3, fp4_e2m1, nf4, int8 and int4, groups and "

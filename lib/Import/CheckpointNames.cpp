@@ -19,6 +19,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <deque>
+
 using namespace llvm;
 
 namespace moec {
@@ -32,10 +34,38 @@ std::string CheckpointPart::getName(int64_t expert) const {
   return isPerExpert() ? (before + Twine(expert) + after).str() : name;
 }
 
+bool CheckpointPart::isOf(int64_t expert) const {
+  return onlyExperts.empty() || is_contained(onlyExperts, expert);
+}
+
 bool CheckpointPart::matches(StringRef fileName, int64_t expert) const {
   std::string own = getName(expert);
   return fileName.consume_back(own) &&
          (fileName.empty() || fileName.ends_with("."));
+}
+
+std::string numberName(StringRef name, const LayerSpec &spec) {
+  std::string result;
+  for (; !name.empty(); name = name.drop_front()) {
+    bool isLayer = name.starts_with("{l}");
+    if (isLayer || name.starts_with("{b}")) {
+      result +=
+          std::to_string((isLayer ? spec.layerIndex : spec.bank).value_or(0));
+      name = name.drop_front(2);
+    } else {
+      result += name.front();
+    }
+  }
+  return result;
+}
+
+CheckpointForm splitGate(CheckpointPart part) {
+  part.numRows /= 2;
+  part.use = PartUse::RoundedValues;
+  CheckpointPart remainders = part;
+  remainders.use = PartUse::Remainders;
+  remainders.firstRow = part.numRows;
+  return {part, remainders};
 }
 
 namespace {
@@ -65,12 +95,13 @@ public:
     bool isVector = rank == 1 || name.ends_with("_bias") ||
                     projection == Projection::GlobalScale;
     numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
+    numColumns = tensor.shape.back();
     if (name == "gate.weight")
-      addWhole(names.gate);
+      addGate();
     else if (name == "gate.bias")
       addWhole(names.gateBias);
     else if (name == "gate.selection_bias")
-      addWhole(names.selectionBias);
+      addSelectionBias();
     else if (name == "gate.expert_scale")
       addWhole(names.expertScale);
     else if (name == "gate.hash_table")
@@ -89,7 +120,8 @@ public:
   }
 
 private:
-  /// Suffixes of a module's name: the tensors that give `projection`.
+  /// Suffixes of a module's or a parameter's name: the tensors that give
+  /// `projection`.
   using Suffixes = SmallVector<CheckpointPart, 4>;
   static Suffixes makeSuffix(StringRef text) {
     CheckpointPart part;
@@ -104,13 +136,28 @@ private:
     for (CheckpointPart &part : suffixes)
       if (part.use == PartUse::GroupOfColumn && hasOrder)
         part.use = PartUse::ColumnOrder;
+    // The layer has the biases itself.
+    if (isRouted && spec.expertBias)
+      llvm::erase_if(suffixes, [](const CheckpointPart &part) {
+        return part.use == PartUse::Zeros;
+      });
     return suffixes;
+  }
+  /// The suffixes in each way of naming them.
+  SmallVector<Suffixes, 2> getSuffixes(bool isParameter, bool isBias) const {
+    if (isBias)
+      return {makeSuffix(isParameter ? "_bias" : ".bias")};
+    if (!isParameter)
+      return {getModuleSuffixes()};
+    if (!quantization)
+      return {makeSuffix("")};
+    return getParameterTensors(*quantization, projection);
   }
 
   /// A part that covers all rows of the tensor.
   CheckpointPart makePart(StringRef module,
                           CheckpointPart part = CheckpointPart()) const {
-    part.name = module.str() + part.name;
+    part.name = numberName(module, spec) + part.name;
     part.numRows = numRows;
     return part;
   }
@@ -124,6 +171,24 @@ private:
         form.push_back(makePart(name, suffix));
       if (!form.empty())
         forms.push_back(std::move(form));
+    }
+  }
+
+  void addGate() {
+    if (!spec.routing.splitGate)
+      return addWhole(names.gate);
+    for (StringRef name : splitNames(names.gate))
+      forms.push_back(splitGate(makePart(name)));
+  }
+
+  void addSelectionBias() {
+    addWhole(names.selectionBias);
+    if (names.otherBias.empty())
+      return;
+    for (CheckpointForm &form : forms) {
+      form.push_back(makePart(names.otherBias));
+      form.back().use = PartUse::Unused;
+      form.back().isOptional = true;
     }
   }
 
@@ -164,18 +229,8 @@ private:
         CheckpointPart gatePart = makePart(gate, suffix);
         CheckpointPart upPart = makePart(up, suffix);
         gatePart.numRows = upPart.numRows = half;
-        switch (spec.gateUpOrder) {
-        case GateUpOrder::GateUp:
-          upPart.firstRow = half;
-          break;
-        case GateUpOrder::UpGate:
-          gatePart.firstRow = half;
-          break;
-        case GateUpOrder::Interleaved:
-          upPart.firstRow = 1;
-          gatePart.rowStride = upPart.rowStride = 2;
-          break;
-        }
+        placeGate(gatePart, half);
+        placeUp(upPart, half);
         form.push_back(std::move(gatePart));
         upParts.push_back(std::move(upPart));
       }
@@ -207,67 +262,224 @@ private:
       addSharedFirst(suffixes);
   }
 
+  /// One way to store the matrices of experts. Alternative names are separated
+  /// by `|`.
+  struct ExpertForm {
+    StringRef gate, up, down;
+    /// Gate and up in one.
+    StringRef both = {};
+    /// Names are those of parameters, not of modules: other suffixes.
+    bool isParameter = false;
+    /// Parameters are published in both orders.
+    bool transposed = false;
+    /// All experts are in the rows of one matrix; down is transposed.
+    bool flattened = false;
+  };
+
+  /// The table of forms under the names of a family.
+  SmallVector<ExpertForm, 5> getExpertForms() {
+    SmallVector<ExpertForm, 5> forms;
+    StringRef gate = names.expert[0];
+    bool isInOrder = spec.gateUpOrder == GateUpOrder::GateUp;
+    // A module per expert.
+    forms.push_back({gate, names.expert[1], names.expert[2],
+                     fused && isInOrder
+                         ? derive(gate, "gate_proj", "gate_up_proj")
+                         : StringRef()});
+    if (!fused)
+      return forms;
+    // Parameters of all experts, merged or split, and modules of all experts.
+    for (bool isParameter : {true, false}) {
+      auto keep = [&](StringRef alternatives) {
+        return keepNames(alternatives, isParameter);
+      };
+      StringRef both = keep(names.fused[0]), down = keep(names.fused[1]);
+      forms.push_back({derive(both, "gate_up_proj", "gate_proj"),
+                       derive(both, "gate_up_proj", "up_proj"), down, both,
+                       isParameter, names.fusedTransposed});
+      if (!names.fusedHalves[0].empty())
+        forms.push_back({keep(names.fusedHalves[0]), keep(names.fusedHalves[1]),
+                         "", "", isParameter});
+    }
+    ExpertForm stacked = {names.stacked[0], names.stacked[1], names.stacked[2]};
+    stacked.isParameter = stacked.flattened = true;
+    forms.push_back(stacked);
+    return forms;
+  }
+
+  /// The alternatives with another ending; empty for those without `from`.
+  StringRef derive(StringRef alternatives, StringRef from, StringRef to) {
+    std::string result;
+    for (StringRef name : splitNames(alternatives))
+      if (name.consume_back(from))
+        result += (result.empty() ? "" : "|") + (name + to).str();
+    derived.push_back(std::move(result));
+    return derived.back();
+  }
+
+  /// The alternatives that are parameters, or those that are modules, without
+  /// their suffix ".weight".
+  StringRef keepNames(StringRef alternatives, bool areParameters) {
+    std::string result;
+    for (StringRef name : splitNames(alternatives))
+      if (name.consume_back(".weight") != areParameters)
+        result += (result.empty() ? "" : "|") + name.str();
+    derived.push_back(std::move(result));
+    return derived.back();
+  }
+
   void addExperts(StringRef name) {
     bool isBias = name.consume_back("_bias");
     bool isFirst = name == "experts.w13";
-    // Checkpoints with separate experts have no biases.
     if (projection == Projection::InputScale)
       return addInputScale(isFirst,
                            {names.expert[0], names.expert[1], names.expert[2]});
-    if (!isBias) {
-      if (isFirst)
-        addHalves(names.expert[0], names.expert[1], getModuleSuffixes());
-      else
-        addWhole(names.expert[2], getModuleSuffixes());
+    const StoredModules *stored = isBias ? nullptr : spec.findStored(name);
+    for (const ExpertForm &form : getExpertForms()) {
+      if (stored)
+        addStored(form, *stored, isFirst);
+      else if (!form.flattened || !(quantization || isBias))
+        addForm(form, isFirst, isBias);
     }
-    if (!fused)
-      return;
-    addFused(isFirst, isBias);
-    if (!isBias && !quantization)
-      addStacked(isFirst);
   }
 
-  /// Parameters of the module of all experts, gate and up in one tensor. Blocks
-  /// of mxfp4 run along K, which is the last dimension there.
-  void addFused(bool isFirst, bool isBias) {
-    std::optional<StringRef> suffix;
-    if (quantization && !isBias) {
-      suffix = getFusedSuffix(*quantization, projection);
-      if (!suffix)
-        return;
-    }
-    StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
-    // In a layer without a gate this is the up projection alone.
-    if (isFirst && !spec.isGated())
-      alternatives = "experts.up_proj";
-    for (StringRef name : splitNames(alternatives)) {
-      CheckpointPart part = makePart(name);
-      if (isBias)
-        part.name += "_bias";
-      else if (suffix)
-        part.name += *suffix;
-      else
-        part.transposed = names.fusedTransposed;
-      if (projection == Projection::Scale)
-        part.use = PartUse::Scales;
-      forms.push_back({std::move(part)});
-    }
-    if (isFirst && !isBias && !quantization)
-      addHalves(names.fusedHalves[0], names.fusedHalves[1], CheckpointPart());
-  }
-
-  /// Adds forms with all experts stacked in the rows of one matrix.
-  void addStacked(bool isFirst) {
+  void addForm(const ExpertForm &form, bool isFirst, bool isBias) {
     size_t before = forms.size();
-    if (isFirst)
-      addHalves(names.stacked[0], names.stacked[1], CheckpointPart());
-    else
-      addWhole(names.stacked[2]);
-    for (CheckpointForm &form : llvm::drop_begin(forms, before))
-      for (CheckpointPart &part : form) {
-        part.flattened = true;
-        part.transposed = !isFirst;
+    for (ArrayRef<CheckpointPart> suffixes :
+         getSuffixes(form.isParameter, isBias)) {
+      if (!isFirst) {
+        addWhole(form.down, suffixes);
+        continue;
       }
+      addHalves(form.gate, form.up, suffixes);
+      if (spec.isGated())
+        addWhole(form.both, suffixes);
+    }
+    for (CheckpointForm &added : llvm::drop_begin(forms, before))
+      for (CheckpointPart &part : added) {
+        part.flattened = form.flattened;
+        if (form.flattened)
+          part.transposed = !isFirst;
+        else if ((form.isParameter || form.transposed) && !isBias &&
+                 !part.packing &&
+                 (!quantization ||
+                  getElementBits(quantization->weight.storage) == 8)) {
+          part.transposed = form.transposed;
+          part.maybeTransposed = form.isParameter;
+        }
+      }
+  }
+
+  /// Adds forms of matrices in several schemes, which are dequantized.
+  void addStored(const ExpertForm &form, const StoredModules &stored,
+                 bool isFirst) {
+    size_t perExpert = isFirst && spec.isGated() ? 2 : 1;
+    int64_t rows = numRows / int64_t(perExpert);
+    if (!form.isParameter) {
+      SmallVector<StringRef> first = splitNames(!isFirst         ? form.down
+                                                : perExpert == 2 ? form.gate
+                                                                 : form.up);
+      SmallVector<StringRef> second = splitNames(form.up);
+      for (size_t i = 0; i < first.size(); ++i) {
+        CheckpointForm parts;
+        addStoredParts(first[i], stored, 0, perExpert, rows, parts);
+        if (perExpert == 2 && i < second.size())
+          addStoredParts(second[i], stored, 1, perExpert, rows, parts);
+        forms.push_back(std::move(parts));
+      }
+      return;
+    }
+    // One tensor has one scheme.
+    const std::optional<QuantizationSpec> &only = stored.schemes.front();
+    bool isOne = llvm::all_of(
+        stored.schemes, [&](const auto &scheme) { return scheme == only; });
+    if (!isOne || !only)
+      return;
+    for (StringRef name : splitNames(isFirst ? form.both : form.down))
+      for (auto [way, suffixes] :
+           llvm::enumerate(getParameterTensors(*only, Projection::Scale))) {
+        auto matrix =
+            makeStoredMatrix(*only, numberName(name, spec),
+                             {spec.numExperts, numRows, numColumns}, way);
+        if (matrix)
+          forms.push_back(makeStoredParts(std::move(matrix), numRows));
+      }
+  }
+
+  /// The tensors of a stored matrix: its elements give the part, and the others
+  /// are read with them.
+  CheckpointForm makeStoredParts(std::shared_ptr<const StoredMatrix> matrix,
+                                 int64_t rows) const {
+    CheckpointForm parts;
+    for (const TensorInfo &tensor : matrix->tensors)
+      for (const CheckpointPart &of : tensor.checkpointForms.front()) {
+        bool isMain = parts.empty();
+        CheckpointPart part;
+        part.name = of.name;
+        part.numRows = rows;
+        part.isOptional = of.isOptional;
+        part.use = isMain ? PartUse::Values : PartUse::Unused;
+        part.maybeTransposed = isMain && of.maybeTransposed;
+        if (isMain)
+          part.matrix = matrix;
+        if (llvm::none_of(parts, [&](const CheckpointPart &other) {
+              return other.name == part.name;
+            }))
+          parts.push_back(std::move(part));
+      }
+    return parts;
+  }
+
+  /// Adds the parts of module `name` (matrix `index` of each expert), one for
+  /// each scheme and the experts that have it.
+  void addStoredParts(StringRef name, const StoredModules &stored, size_t index,
+                      size_t perExpert, int64_t rows, CheckpointForm &parts) {
+    std::vector<
+        std::pair<std::optional<QuantizationSpec>, std::vector<int64_t>>>
+        groups;
+    for (size_t e = 0; e * perExpert + index < stored.schemes.size(); ++e) {
+      const auto &scheme = stored.schemes[e * perExpert + index];
+      auto *group = llvm::find_if(groups, [&](const auto &other) {
+                      return other.first == scheme;
+                    }).base();
+      if (group == groups.data() + groups.size()) {
+        groups.push_back({scheme, {}});
+        group = &groups.back();
+      }
+      group->second.push_back(int64_t(e));
+    }
+    for (auto &[scheme, experts] : groups) {
+      CheckpointForm added;
+      if (!scheme) {
+        added.push_back(makePart(name, makeSuffix(".weight").front()));
+        added.front().numRows = rows;
+      } else if (auto matrix =
+                     makeStoredMatrix(*scheme, numberName(name, spec),
+                                      {spec.numExperts, rows, numColumns})) {
+        added = makeStoredParts(std::move(matrix), rows);
+      }
+      for (CheckpointPart &part : added) {
+        part.onlyExperts = experts;
+        if (index == 1)
+          placeUp(part, rows);
+        else if (perExpert == 2)
+          placeGate(part, rows);
+        parts.push_back(std::move(part));
+      }
+    }
+  }
+
+  void placeGate(CheckpointPart &part, int64_t half) const {
+    if (spec.gateUpOrder == GateUpOrder::UpGate)
+      part.firstRow = half;
+    else if (spec.gateUpOrder == GateUpOrder::Interleaved)
+      part.rowStride = 2;
+  }
+  void placeUp(CheckpointPart &part, int64_t half) const {
+    if (spec.gateUpOrder == GateUpOrder::GateUp)
+      part.firstRow = half;
+    else if (spec.gateUpOrder == GateUpOrder::Interleaved)
+      part.firstRow = 1, part.rowStride = 2;
   }
 
   void addShared(StringRef name) {
@@ -276,7 +488,11 @@ private:
     if (projection == Projection::InputScale)
       return addInputScale(name == "shared_experts.w13",
                            {names.shared[0], names.shared[1], names.shared[2]});
-    if (name == "shared_experts.w2")
+    bool isFirst = name == "shared_experts.w13";
+    ExpertForm form = {names.shared[0], names.shared[1], names.shared[2]};
+    if (const StoredModules *stored = spec.findStored(name))
+      return addStored(form, *stored, isFirst);
+    if (!isFirst)
       return addWhole(names.shared[2], getModuleSuffixes());
     addSharedFirst(getModuleSuffixes());
   }
@@ -296,8 +512,10 @@ private:
   Projection projection = Projection::Weight;
   /// Quantization of the gemm that uses the tensor.
   std::optional<QuantizationSpec> quantization;
-  int64_t numRows = 0;
+  int64_t numRows = 0, numColumns = 0;
   std::vector<CheckpointForm> forms;
+  /// Names made from those of the family.
+  std::deque<std::string> derived;
 };
 
 /// Families whose names are accepted for a spec: those that store experts

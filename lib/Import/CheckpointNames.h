@@ -17,6 +17,14 @@ namespace moec {
 std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
                                                const TensorInfo &tensor);
 
+/// A name of the family's table with the numbers of the layer and of its bank
+/// in place of `{l}` and `{b}`.
+std::string numberName(llvm::StringRef name, const LayerSpec &spec);
+
+/// A part for the router's weight of 2 R rows becomes two of R rows each: the
+/// rounded values and what the rounding loses.
+CheckpointForm splitGate(CheckpointPart part);
+
 } // namespace moec
 
 #endif // MOEC_LIB_IMPORT_CHECKPOINTNAMES_H

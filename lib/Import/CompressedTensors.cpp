@@ -135,9 +135,8 @@ class OperandReader {
 public:
   OperandReader(FieldReader &group, StringRef name, const json::Value &object,
                 const Format &format, QuantizationContext &context)
-      : reader(group.getContext(), object, group.getPath(name) + ".",
-               FieldReader::Null::IsAbsent),
-        format(format), context(context) {}
+      : reader(group.getInner(name, object)), format(format), context(context) {
+  }
 
   OperandQuantization readWeight() {
     readType({format.type}, format.bits);
@@ -196,14 +195,14 @@ private:
     const json::Value *value = reader.get(field);
     bool isOff = !value ||
                  (value->kind == json::Value::Kind::Boolean && !value->boolean);
-    if (isOff || context.ignored.take(reader.getPath(field)))
+    if (isOff)
       return;
     SmallVector<StringRef, 3> orders = {"weight", "static"};
     if (format.packing == Packing::CompressedInts &&
         operand.granularity == Granularity::Group)
       orders.push_back("group");
     if (reader.getOneOf(field, orders) == "group")
-      context.hasColumnOrder = true;
+      hasColumnOrder = true;
   }
 
   StringRef readType(ArrayRef<StringRef> types, ArrayRef<int64_t> bits) {
@@ -288,13 +287,17 @@ private:
     // The method that computed the scales does not matter.
     for (StringRef field : {"observer", "observer_kwargs", "zp_dtype"})
       reader.markKnown(field);
-    refuseOtherFields(reader, kMethod, context.ignored);
+    refuseOtherFields(reader, kMethod);
   }
 
   FieldReader reader;
   const Format &format;
   QuantizationContext &context;
   OperandQuantization operand;
+
+public:
+  /// A column may belong to any group.
+  bool hasColumnOrder = false;
 };
 
 /// Quantization of activations; none if the user ignores the field.
@@ -303,21 +306,21 @@ readActivations(FieldReader &group, const Format &format,
                 const OperandQuantization &weight,
                 QuantizationContext &context) {
   StringRef field = "input_activations";
-  const json::Value *inputs = group.get(field);
-  if (!inputs || context.ignored.take(group.getPath(field)))
-    return std::nullopt;
-  if (!group.getObject(field))
+  const json::Value *inputs = group.getObject(field);
+  if (!inputs)
     return std::nullopt;
   // 4-bit activations require 4-bit weights.
   constexpr int64_t four = 4;
   const json::Member *bits = inputs->find("num_bits");
-  bool areOfFour = bits && bits->value.getInteger() == four &&
-                   getElementBits(weight.storage) == four;
-  if (format.inputs.empty() || areOfFour) {
+  if (bits && bits->value.getInteger() == four &&
+      getElementBits(weight.storage) == four) {
+    keepActivations(context, group.show(field));
+    return std::nullopt;
+  }
+  if (format.inputs.empty()) {
     group.error(field, group.show(field) + " is not supported with format \"" +
-                           format.name + "\" and " +
-                           (areOfFour ? "4 bits" : "weights alone") +
-                           "; leave activations as they are with "
+                           format.name +
+                           "\"; leave activations as they are with "
                            "--ignore-field=" +
                            group.getPath(field));
     return std::nullopt;
@@ -326,50 +329,10 @@ readActivations(FieldReader &group, const Format &format,
       .readActivation(weight);
 }
 
-} // namespace
-
-std::optional<QuantizationSpec>
-readCompressedTensors(FieldReader &reader, QuantizationContext &context) {
-  reader.getOneOf("quantization_status", {"compressed", "frozen"});
-  // Quantization of the KV cache, and the writer's version.
-  for (StringRef field :
-       {"kv_cache_scheme", "version", "global_compression_ratio"})
-    reader.markKnown(field);
-  for (StringRef field :
-       {"sparsity_config", "transform_config", "moe_sparsity_config"})
-    if (const json::Value *object = reader.getObject(field))
-      if (!object->members.empty() &&
-          !context.ignored.take(reader.getPath(field)))
-        reader.error(field,
-                     reader.show(field) + " is not supported; leave it empty");
-  const json::Value *groups = reader.getObject("config_groups");
-  if (!groups || groups->members.size() != 1) {
-    reader.error("config_groups",
-                 reader.show("config_groups") +
-                     " must hold one group, whose scheme is that of all "
-                     "linear layers; layers of several schemes are not "
-                     "supported");
-    return std::nullopt;
-  }
-  const json::Member &member = groups->members.front();
-  FieldReader outer(reader.getContext(), *groups,
-                    reader.getPath("config_groups") + ".",
-                    FieldReader::Null::IsAbsent);
-  const json::Value *object = outer.getObject(member.name);
-  if (!object)
-    return std::nullopt;
-  FieldReader group(reader.getContext(), *object,
-                    outer.getPath(member.name) + ".",
-                    FieldReader::Null::IsAbsent);
-  const json::Value *targets = group.getList("targets");
-  if (!targets || targets->elements.size() != 1 ||
-      targets->elements.front().text != "Linear")
-    group.error("targets", group.show("targets") +
-                               " must be [\"Linear\"]; write what stays as it "
-                               "is in " +
-                               reader.show("ignore"));
-  const Format *format = readFormat(reader, group);
-  refuseOtherFields(reader, kMethod, context.ignored);
+/// Reads the scheme of a group.
+std::optional<Scheme> readGroup(FieldReader &config, FieldReader &group,
+                                QuantizationContext &context) {
+  const Format *format = readFormat(config, group);
   if (!format)
     return std::nullopt;
   if (group.has("output_activations"))
@@ -379,13 +342,95 @@ readCompressedTensors(FieldReader &reader, QuantizationContext &context) {
     group.reportMissing("weights", "an object");
     return std::nullopt;
   }
-  QuantizationSpec result;
-  result.packing = format->packing;
-  result.weight =
-      OperandReader(group, "weights", *weights, *format, context).readWeight();
-  result.activation = readActivations(group, *format, result.weight, context);
-  refuseOtherFields(group, kMethod, context.ignored);
-  return result;
+  Scheme scheme;
+  scheme.quantization.packing = format->packing;
+  OperandReader operand(group, "weights", *weights, *format, context);
+  scheme.quantization.weight = operand.readWeight();
+  scheme.hasColumnOrder = operand.hasColumnOrder;
+  scheme.quantization.activation =
+      readActivations(group, *format, scheme.quantization.weight, context);
+  group.markKnown("targets");
+  refuseOtherFields(group, kMethod);
+  return scheme;
+}
+
+/// Adds the targets of all groups as rules: names come before expressions, and
+/// these before classes, each in alphabetical order, as in `match_targets`.
+void addTargets(FieldReader &groups, QuantizationMethod &method) {
+  struct Target {
+    Matching matching;
+    std::string text;
+    int group;
+  };
+  std::vector<Target> targets;
+  for (auto [index, member] : enumerate(groups.getObjectValue().members)) {
+    const json::Value *object = groups.getObject(member.name);
+    if (!object)
+      continue;
+    FieldReader group = groups.getInner(member.name, *object);
+    const json::Value *list = group.getList("targets");
+    if (!list) {
+      group.reportMissing("targets", "a list of names, expressions "
+                                     "(\"re:.*experts.*\") and classes");
+      continue;
+    }
+    for (const json::Value &element : list->elements) {
+      StringRef text = element.text;
+      if (text.consume_front("re:")) {
+        targets.push_back({Matching::Expression, text.str(), int(index)});
+        continue;
+      }
+      targets.push_back({Matching::Name, text.str(), int(index)});
+      targets.push_back({Matching::Class, text.str(), int(index)});
+    }
+  }
+  stable_sort(targets, [](const Target &a, const Target &b) {
+    auto getOrder = [](const Target &target) {
+      return target.matching == Matching::Name         ? 0
+             : target.matching == Matching::Expression ? 1
+                                                       : 2;
+    };
+    return std::make_tuple(getOrder(a), StringRef(a.text)) <
+           std::make_tuple(getOrder(b), StringRef(b.text));
+  });
+  for (const Target &target : targets)
+    if (!method.rules.add(target.matching, target.text, target.group))
+      groups.getContext().diags.error(
+          groups.getContext().text, groups.getObjectValue().range,
+          groups.getName() + ": the target \"re:" + target.text +
+              "\" cannot be understood; write a simple expression, as "
+              "\"re:.*experts.*\"");
+}
+
+} // namespace
+
+void readCompressedTensors(FieldReader &reader, QuantizationContext &context,
+                           QuantizationMethod &method) {
+  reader.getOneOf("quantization_status", {"compressed", "frozen"});
+  for (StringRef field :
+       {"sparsity_config", "transform_config", "moe_sparsity_config"})
+    if (const json::Value *object = reader.getObject(field))
+      if (!object->members.empty())
+        reader.error(field, reader.show(field) +
+                                " is not supported; leave it empty" +
+                                reader.offerIgnoring(field));
+  // A group without a format has that of the model.
+  reader.markKnown("format");
+  const json::Value *groups = reader.getObject("config_groups");
+  if (!groups || groups->members.empty()) {
+    reader.reportMissing("config_groups",
+                         "an object with a group for each scheme");
+    return;
+  }
+  FieldReader all = reader.getInner("config_groups", *groups);
+  addTargets(all, method);
+  refuseOtherFields(reader, kMethod);
+  method.read = [&reader, &context, groups](int number) {
+    const json::Member &member = groups->members[size_t(number)];
+    FieldReader group = reader.getInner("config_groups", *groups)
+                            .getInner(member.name, member.value);
+    return readGroup(reader, group, context);
+  };
 }
 
 } // namespace moec

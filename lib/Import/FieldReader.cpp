@@ -7,6 +7,8 @@
 
 #include "FieldReader.h"
 
+#include "AllowList.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -65,6 +67,10 @@ std::string FieldReader::show(StringRef name) const {
   return quote(path + name.str());
 }
 
+std::string FieldReader::getName() const {
+  return quote(StringRef(path).rtrim('.'));
+}
+
 bool FieldReader::isKnown(StringRef name) const {
   return llvm::is_contained(known, name);
 }
@@ -77,7 +83,8 @@ void FieldReader::markKnown(StringRef name) {
 const json::Value *FieldReader::get(StringRef name) {
   markKnown(name);
   const json::Member *member = object.find(name);
-  if (!member || (member->value.isNull() && null == Null::IsAbsent))
+  if (!member || (member->value.isNull() && null == Null::IsAbsent) ||
+      (ignored && ignored->take(getPath(name))))
     return nullptr;
   return &member->value;
 }
@@ -96,9 +103,18 @@ void FieldReader::reportMissing(StringRef name, const Twine &expected) {
 }
 
 void FieldReader::reportWrong(StringRef name, const json::Value &value,
-                              const Twine &expected) {
-  error(name,
-        show(name) + " must be " + expected + ", not " + describeValue(value));
+                              const Twine &expected, bool isRequired) {
+  error(name, show(name) + " must be " + expected + ", not " +
+                  describeValue(value) +
+                  (isRequired ? std::string() : offerIgnoring(name)));
+}
+
+std::string FieldReader::offerIgnoring(StringRef name) const {
+  if (!ignored || !object.find(name))
+    return {};
+  return "; if it says nothing of the experts, read past it with "
+         "--ignore-field=" +
+         getPath(name);
 }
 
 void FieldReader::setOrigin(StringRef name, StringRef field,
@@ -121,7 +137,7 @@ int64_t FieldReader::getInteger(StringRef name, int64_t min, int64_t max,
   setOrigin(name, field, *value);
   std::optional<int64_t> result = value->getInteger();
   if (!result || *result < min || *result > max) {
-    reportWrong(name, *value, expected);
+    reportWrong(name, *value, expected, /*isRequired=*/!fallback);
     return fallback.value_or(min);
   }
   return *result;
@@ -133,7 +149,7 @@ bool FieldReader::getBoolean(StringRef name, bool fallback, StringRef field) {
     return fallback;
   setOrigin(name, field, *value);
   if (value->kind != json::Value::Kind::Boolean) {
-    reportWrong(name, *value, "true or false");
+    reportWrong(name, *value, "true or false", /*isRequired=*/false);
     return fallback;
   }
   return value->boolean;
@@ -187,7 +203,7 @@ std::optional<StringRef> FieldReader::getChoice(StringRef name,
     if (const auto *found = llvm::find(allowed, StringRef(value->text));
         found != allowed.end())
       return *found;
-  reportWrong(name, *value, listChoices(allowed));
+  reportWrong(name, *value, listChoices(allowed), required);
   return std::nullopt;
 }
 
@@ -198,7 +214,7 @@ StringRef FieldReader::getOneOf(StringRef name, ArrayRef<StringRef> allowed) {
 const json::Value *FieldReader::getObject(StringRef name) {
   const json::Value *value = get(name);
   if (value && !value->isObject()) {
-    reportWrong(name, *value, "an object");
+    reportWrong(name, *value, "an object", /*isRequired=*/false);
     return nullptr;
   }
   return value;
@@ -207,7 +223,7 @@ const json::Value *FieldReader::getObject(StringRef name) {
 const json::Value *FieldReader::getList(StringRef name) {
   const json::Value *value = get(name);
   if (value && value->kind != json::Value::Kind::Array) {
-    reportWrong(name, *value, "a list");
+    reportWrong(name, *value, "a list", /*isRequired=*/false);
     return nullptr;
   }
   return value;

@@ -45,15 +45,20 @@ struct ImportContext {
 /// Whether f32 can represent a number: finite, and not rounded to 0.
 bool isF32(double number);
 
+class IgnoredFields;
+
 class FieldReader {
 public:
   /// Meaning of `null`, which models write for a feature they do not have.
   enum class Null { IsWrong, IsAbsent };
 
-  /// `path` is the prefix of field names in messages ("routing.").
+  /// `path` is the prefix of field names in messages ("routing."). A field
+  /// that the user asked to ignore is absent, if `ignored` is given; messages
+  /// about fields that may be absent offer that then.
   FieldReader(ImportContext &context, const json::Value &object,
-              std::string path, Null null)
-      : context(context), object(object), path(std::move(path)), null(null) {}
+              std::string path, Null null, IgnoredFields *ignored = nullptr)
+      : context(context), object(object), path(std::move(path)), null(null),
+        ignored(ignored) {}
 
   /// The value of a field, or null if absent.
   const json::Value *get(llvm::StringRef name);
@@ -99,6 +104,8 @@ public:
   void error(llvm::StringRef name, const llvm::Twine &message);
   /// The name of a field in messages.
   std::string show(llvm::StringRef name) const;
+  /// The name of the object in messages.
+  std::string getName() const;
   /// The name of a field including the enclosing objects.
   std::string getPath(llvm::StringRef name) const { return path + name.str(); }
   /// Whether a getter has read the field.
@@ -108,12 +115,18 @@ public:
 
   void reportMissing(llvm::StringRef name, const llvm::Twine &expected);
   void reportWrong(llvm::StringRef name, const json::Value &value,
-                   const llvm::Twine &expected);
+                   const llvm::Twine &expected, bool isRequired = true);
+  /// `; read past it with --ignore-field=PATH`; empty if that is no way out.
+  std::string offerIgnoring(llvm::StringRef name) const;
   /// Records the origin of a field of the spec.
   void setOrigin(llvm::StringRef name, llvm::StringRef field,
                  const json::Value &value);
 
   ImportContext &getContext() { return context; }
+  /// The reader of an object in this one; it ignores the same fields.
+  FieldReader getInner(llvm::StringRef name, const json::Value &value) const {
+    return {context, value, getPath(name) + ".", null, ignored};
+  }
   const json::Value &getObjectValue() const { return object; }
 
 private:
@@ -125,6 +138,7 @@ private:
   const json::Value &object;
   std::string path;
   Null null;
+  IgnoredFields *ignored;
   llvm::SmallVector<std::string> known;
 };
 

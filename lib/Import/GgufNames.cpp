@@ -12,6 +12,7 @@
 
 #include "GgufNames.h"
 
+#include "CheckpointNames.h"
 #include "Packings.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -24,7 +25,7 @@ namespace {
 using Part = BlockPacking::Part;
 
 /// Offset and count of a block's elements or scales, as in `BlockPacking`.
-struct Place {
+struct Span {
   int64_t first, count;
   Part part = Part::Bytes;
 };
@@ -36,7 +37,7 @@ struct Block {
   StorageType storage;
   ScaleType scale;
   int64_t groupColumns, bytes;
-  Place elements, scales, minima = {0, 0};
+  Span elements, scales, minima = {0, 0};
 };
 
 constexpr Block kBlocks[] = {
@@ -78,6 +79,13 @@ constexpr Block kBlocks[] = {
      17,
      {1, 16, Part::Halves},
      {0, 1}},
+    {"nvfp4",
+     StorageType::Fp4E2M1,
+     ScaleType::E4M3,
+     16,
+     36,
+     {4, 32, Part::HalvesOf16},
+     {0, 4}},
 };
 
 const Block *findBlock(const OperandQuantization &weight) {
@@ -89,13 +97,14 @@ const Block *findBlock(const OperandQuantization &weight) {
     expected.blockRows = 1;
     expected.blockColumns = one.groupColumns;
     expected.hasMinimum = one.minima.count != 0;
+    expected.hasGlobalScale = one.scale == ScaleType::E4M3;
     return weight == expected;
   });
   return block == std::end(kBlocks) ? nullptr : block;
 }
 
 /// Null if the block does not have it.
-const Place *findPlace(const Block &block, Projection projection) {
+const Span *findSpan(const Block &block, Projection projection) {
   switch (projection) {
   case Projection::Weight:
     return &block.elements;
@@ -108,9 +117,10 @@ const Place *findPlace(const Block &block, Projection projection) {
   }
 }
 
-/// GGUF names of a layer tensor: one, or separate gate and up.
+/// GGUF names of a layer tensor: one, or separate gate and up, or both in one
+/// with the gate rows of an expert first.
 struct Names {
-  StringLiteral tensor, first, second = "";
+  StringLiteral tensor, first, second = "", both = "";
 };
 
 constexpr Names kNames[] = {
@@ -118,10 +128,14 @@ constexpr Names kNames[] = {
     {"gate.bias", "ffn_gate_inp.bias"},
     {"gate.selection_bias", "exp_probs_b.bias"},
     {"gate.hash_table", "ffn_gate_tid2eid.weight"},
-    {"experts.w13", "ffn_gate_exps.weight", "ffn_up_exps.weight"},
-    {"experts.w13_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias"},
+    {"experts.w13", "ffn_gate_exps.weight", "ffn_up_exps.weight",
+     "ffn_gate_up_exps.weight"},
+    {"experts.w13_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias",
+     "ffn_gate_up_exps.bias"},
     {"experts.w2", "ffn_down_exps.weight"},
     {"experts.w2_bias", "ffn_down_exps.bias"},
+    {"experts.w13_global_scale", "ffn_gate_exps.scale", "ffn_up_exps.scale"},
+    {"experts.w2_global_scale", "ffn_down_exps.scale"},
     {"shared_experts.w13", "ffn_gate_shexp.weight", "ffn_up_shexp.weight"},
     {"shared_experts.w2", "ffn_down_shexp.weight"},
     {"shared_experts.gate", "ffn_gate_inp_shexp.weight"},
@@ -138,10 +152,14 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
       spec.getQuantization(name);
   CheckpointPart part;
   Projection projection = Projection::Weight;
-  if (quantization && !name.ends_with("_bias")) {
+  // Global scales have a tensor of their own, one number per expert.
+  bool isGlobal = name.ends_with("_global_scale");
+  if (isGlobal) {
+    part.use = PartUse::Scales;
+  } else if (quantization && !name.ends_with("_bias")) {
     projection = takePlane(name);
     const Block *block = findBlock(quantization->weight);
-    const Place *found = block ? findPlace(*block, projection) : nullptr;
+    const Span *found = block ? findSpan(*block, projection) : nullptr;
     if (!found)
       return {};
     part.blocks.type = block->name.str();
@@ -151,22 +169,26 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
     part.blocks.part = found->part;
     // Scales of q4_0 and q6_K may be negative: they have the sign of the
     // largest element.
+    bool haveSign =
+        block->scale != ScaleType::E8M0 && block->scale != ScaleType::E4M3;
     if (projection != Projection::Weight)
-      part.use = block->scale == ScaleType::E8M0 ? PartUse::Scales
-                                                 : PartUse::AnyScales;
+      part.use = haveSign ? PartUse::AnyScales : PartUse::Scales;
   }
   const auto *names = llvm::find_if(
       kNames, [&](const Names &one) { return one.tensor == name; });
   if (names == std::end(kNames))
     return {};
   size_t rank = tensor.shape.size();
-  bool isVector = rank == 1 || name.ends_with("_bias");
+  bool isVector = rank == 1 || isGlobal || name.ends_with("_bias");
   part.numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
   if (names->second.empty() || !spec.isGated()) {
     part.name = (names->second.empty() ? names->first : names->second).str();
+    if (name == "gate.weight" && spec.routing.splitGate)
+      return {splitGate(std::move(part))};
     return {{part}};
   }
-  CheckpointPart up = part;
+  CheckpointPart up = part, both = part;
+  both.name = names->both.str();
   part.name = names->first.str();
   up.name = names->second.str();
   part.numRows = up.numRows = part.numRows / 2;
@@ -182,7 +204,9 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
     part.rowStride = up.rowStride = 2;
     break;
   }
-  return {{part, up}};
+  if (both.name.empty() || spec.gateUpOrder != GateUpOrder::GateUp)
+    return {{part, up}};
+  return {{part, up}, {both}};
 }
 
 } // namespace moec

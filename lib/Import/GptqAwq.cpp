@@ -1,4 +1,4 @@
-//===- GptqAwq.cpp - configuration of GPTQ and AWQ ------------------------===//
+//===- GptqAwq.cpp - configuration of GPTQ, AWQ and AutoRound -------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,9 +15,37 @@ namespace moec {
 
 namespace {
 
-int64_t readBits(FieldReader &reader, ArrayRef<int64_t> allowed) {
+/// The fields of a scheme of integers. Overrides of a module have the same.
+struct Integers {
+  int64_t bits = 4;
+  /// Consecutive elements with one scale; -1 for a row.
+  int64_t groupSize = 0;
+  bool isSymmetric = true;
+  bool hasColumnOrder = false;
+
+  Scheme getScheme(Packing packing) const {
+    Scheme scheme;
+    OperandQuantization &weight = scheme.quantization.weight;
+    weight.storage = bits == 4 ? StorageType::Int4 : StorageType::Int8;
+    weight.scale = ScaleType::F16;
+    weight.hasZeroPoint = !isSymmetric;
+    weight.granularity = Granularity::Channel;
+    if (groupSize != -1) {
+      weight.granularity = Granularity::Group;
+      weight.blockRows = 1;
+      weight.blockColumns = groupSize;
+    }
+    scheme.quantization.packing = packing;
+    // With one group per row the order has no effect.
+    scheme.hasColumnOrder = hasColumnOrder && groupSize != -1;
+    return scheme;
+  }
+};
+
+int64_t readBits(FieldReader &reader, ArrayRef<int64_t> allowed,
+                 std::optional<int64_t> fallback) {
   const json::Value *value = reader.get("bits");
-  std::optional<int64_t> bits;
+  std::optional<int64_t> bits = fallback;
   if (value)
     bits = value->getInteger();
   if (bits && is_contained(allowed, *bits))
@@ -26,120 +54,200 @@ int64_t readBits(FieldReader &reader, ArrayRef<int64_t> allowed) {
   for (int64_t number : allowed)
     expected += (expected.empty() ? "" : " or ") + std::to_string(number);
   if (value)
-    refuseValue(reader, "bits", expected);
+    refuseValue(reader, "bits", expected, /*isRequired=*/true);
   else
     reader.reportMissing("bits", expected);
   return allowed.front();
 }
 
-/// Integers with f16 scales, one per `group_size` consecutive elements or, with
-/// -1, per row.
-OperandQuantization readIntegers(FieldReader &reader, int64_t bits) {
-  OperandQuantization weight;
-  weight.storage = bits == 4 ? StorageType::Int4 : StorageType::Int8;
-  weight.scale = ScaleType::F16;
-  const json::Value *value = reader.get("group_size");
-  if (value && value->getInteger() == int64_t(-1)) {
-    weight.granularity = Granularity::Channel;
-    return weight;
+/// Reads the fields of a scheme; `base` has those that are absent.
+Integers readIntegers(FieldReader &reader, ArrayRef<int64_t> allowed,
+                      const Integers *base = nullptr) {
+  Integers result = base ? *base : Integers();
+  result.bits = readBits(reader, allowed,
+                         base ? std::optional(base->bits) : std::nullopt);
+  const json::Value *size = reader.get("group_size");
+  if (size && size->getInteger() == int64_t(-1))
+    result.groupSize = -1;
+  else if (size || !base)
+    result.groupSize = reader.getInteger("group_size", 1, limits::kMaxWidth);
+  result.isSymmetric = reader.getBoolean("sym", result.isSymmetric);
+  result.hasColumnOrder = reader.getBoolean("desc_act", result.hasColumnOrder);
+  return result;
+}
+
+/// The rules of `dynamic` of GPTQModel, in order: an expression with `-:`
+/// leaves modules as they are, another overrides fields of their scheme.
+void addOverrides(FieldReader &reader, const json::Value &overrides,
+                  QuantizationMethod &method) {
+  for (auto [index, member] : enumerate(overrides.members)) {
+    StringRef text = member.name;
+    bool isLeft = text.consume_front("-:");
+    if (!isLeft)
+      text.consume_front("+:");
+    // Number 0 is the scheme without overrides.
+    int scheme = isLeft ? ModuleRules::kNotQuantized : int(index) + 1;
+    if (!method.rules.add(Matching::Expression, text, scheme))
+      reader.getContext().diags.error(
+          reader.getContext().text, member.nameRange,
+          reader.show("dynamic") + " has the expression \"" + member.name +
+              "\", which cannot be understood; write a simple one, as "
+              "\"-:.*mlp\\.gate.*\"" +
+              reader.offerIgnoring("dynamic"));
   }
-  weight.granularity = Granularity::Group;
-  weight.blockRows = 1;
-  weight.blockColumns = reader.getInteger("group_size", 1, limits::kMaxWidth);
-  return weight;
 }
 
-/// Requires a field to be false or absent.
-void requireOff(FieldReader &reader, StringRef field) {
-  if (reader.getBoolean(field, false))
-    refuseValue(reader, field, "false");
-}
-
-/// Fields about the quantization run and the kernels to use, which do not
-/// affect what is stored.
-constexpr StringLiteral kHow[] = {
-    "act_group_aware",
-    "backend",
-    "batch_size",
-    "block_name_to_quantize",
-    "cache_block_outputs",
-    "damp_auto_increment",
-    "damp_percent",
-    "dataset",
-    "disable_exllama",
-    "do_fuse",
-    "exllama_config",
-    "fuse_max_seq_len",
-    "hyb_act",
-    "lm_head",
-    "max_input_length",
-    "meta",
-    "model_file_base_name",
-    "model_name_or_path",
-    "model_seqlen",
-    "module_name_preceding_first_block",
-    "modules_to_fuse",
-    "mse",
-    "pad_token_id",
-    "quantizer",
-    "static_groups",
-    "tokenizer",
-    "true_sequential",
-    "use_cuda_fp16",
-    "use_exllama",
-};
-
-void finish(FieldReader &reader, StringRef method,
-            QuantizationContext &context) {
-  for (StringRef field : kHow)
-    reader.markKnown(field);
-  refuseOtherFields(reader, method, context.ignored);
+/// `modules_in_block_to_quantize`: lists of the ends of names; all others stay
+/// as they are.
+void addQuantizedModules(FieldReader &reader, QuantizationMethod &method) {
+  const json::Value *modules = reader.getList("modules_in_block_to_quantize");
+  if (!modules || modules->elements.empty())
+    return;
+  method.rules.setDefault(ModuleRules::kNotQuantized);
+  auto add = [&](const json::Value &name) {
+    method.rules.add(Matching::End, name.text, 0);
+  };
+  for (const json::Value &element : modules->elements) {
+    if (element.kind == json::Value::Kind::String)
+      add(element);
+    for_each(element.elements, add);
+  }
 }
 
 } // namespace
 
-std::optional<QuantizationSpec> readGptq(FieldReader &reader,
-                                         QuantizationContext &context) {
-  QuantizationSpec result;
-  result.weight = readIntegers(reader, readBits(reader, {4, 8}));
-  result.weight.hasZeroPoint = !reader.getBoolean("sym", true);
-  // With one group per row the order has no effect.
-  StringRef order = "desc_act";
-  if (reader.getBoolean(order, false) &&
-      result.weight.granularity == Granularity::Group &&
-      !context.ignored.take(reader.getPath(order)))
-    context.hasColumnOrder = true;
+void readGptq(FieldReader &reader, QuantizationContext &,
+              QuantizationMethod &method) {
+  static constexpr StringLiteral kTool = "gptq";
+  static constexpr int64_t bits[] = {4, 8};
+  Integers base = readIntegers(reader, bits);
   reader.getOneOf("pack_dtype", {"int32"});
-  requireOff(reader, "is_marlin_format");
-  StringRef format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2"});
-  result.packing = format == "gptq_v2" ? Packing::GptqV2 : Packing::Gptq;
-  // Overrides of the quantization by module.
-  if (const json::Value *modules = reader.getObject("dynamic"))
-    if (!modules->members.empty() &&
-        !context.ignored.take(reader.getPath("dynamic")))
-      reader.error("dynamic", reader.show("dynamic") +
-                                  " is not supported; if it says nothing of "
-                                  "the experts, read past it with "
-                                  "--ignore-field=" +
-                                  reader.getPath("dynamic"));
-  finish(reader, "gptq", context);
-  return result;
+  // Two names of one key; Transformers writes both.
+  StringRef format = reader.getOneOf("format", {"gptq", "gptq_v2"});
+  if (!reader.has("format"))
+    format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2"});
+  else if (reader.has("checkpoint_format"))
+    reader.getOneOf("checkpoint_format", {format});
+  Packing packing = format == "gptq_v2" ? Packing::GptqV2 : Packing::Gptq;
+  method.rules.setDefault(0);
+  const json::Value *overrides = reader.getObject("dynamic");
+  if (overrides)
+    addOverrides(reader, *overrides, method);
+  addQuantizedModules(reader, method);
+  refuseOtherFields(reader, kTool);
+  method.read = [&reader, base, packing,
+                 overrides](int number) -> std::optional<Scheme> {
+    if (number == 0)
+      return base.getScheme(packing);
+    const json::Member &member = overrides->members[size_t(number) - 1];
+    FieldReader own = reader.getInner("dynamic", *overrides)
+                          .getInner(member.name, member.value);
+    Integers result = readIntegers(own, bits, &base);
+    refuseOtherFields(own, kTool);
+    return result.getScheme(packing);
+  };
 }
 
-std::optional<QuantizationSpec> readAwq(FieldReader &reader,
-                                        QuantizationContext &context) {
-  QuantizationSpec result;
-  result.weight = readIntegers(reader, readBits(reader, {4}));
-  result.weight.hasZeroPoint = true;
-  result.packing = Packing::Awq;
+void readAwq(FieldReader &reader, QuantizationContext &,
+             QuantizationMethod &method) {
+  static constexpr int64_t bits[] = {4};
+  Integers base = readIntegers(reader, bits);
+  base.isSymmetric = base.hasColumnOrder = false;
   if (!reader.getBoolean("zero_point", true))
     refuseValue(reader, "zero_point", "true");
-  // Also written in capitals.
-  if (const json::Value *version = reader.get("version"))
-    if (!StringRef(version->text).equals_insensitive("gemm"))
-      refuseValue(reader, "version", "\"gemm\"");
-  finish(reader, "awq", context);
-  return result;
+  // Also written in capitals, and in newer files as `format`.
+  for (StringRef field : {"version", "format"})
+    if (const json::Value *version = reader.get(field))
+      if (!StringRef(version->text).equals_insensitive("gemm"))
+        refuseValue(reader, field, "\"gemm\"");
+  method.rules.setDefault(0);
+  addQuantizedModules(reader, method);
+  refuseOtherFields(reader, "awq");
+  method.read = [base](int) { return base.getScheme(Packing::Awq); };
+}
+
+/// `packing_format` of AutoRound and the packing of its words: the name of a
+/// tool, or AutoRound's own, which stores zero points as they are.
+static std::optional<Packing> findAutoRoundPacking(StringRef format) {
+  if (!format.consume_front("auto_round"))
+    return std::nullopt;
+  format.consume_front(":");
+  if (format.contains("awq"))
+    return Packing::Awq;
+  if (format.contains("gptq") && !format.contains("gptqmodel"))
+    return Packing::Gptq;
+  bool isOwn = format.empty() || format.contains("gptqmodel") ||
+               format.contains("exllama") || format.contains("triton");
+  return isOwn ? std::optional(Packing::GptqV2) : std::nullopt;
+}
+
+void readAutoRound(FieldReader &reader, QuantizationContext &,
+                   QuantizationMethod &method) {
+  static constexpr StringLiteral kTool = "auto-round";
+  static constexpr int64_t bits[] = {4, 8};
+  reader.getOneOf("data_type", {"int"});
+  // Activations of 16 bits and more stay as they are.
+  if (reader.getInteger("act_bits", 1, 32, 16) < 16)
+    refuseValue(reader, "act_bits", "16");
+  Integers base = readIntegers(reader, bits);
+  StringRef field = "packing_format";
+  const json::Value *format = reader.get(field);
+  std::optional<Packing> packing = findAutoRoundPacking(
+      format ? StringRef(format->text) : "auto_round:auto_gptq");
+  if (!packing)
+    refuseValue(reader, field,
+                "\"auto_round:auto_gptq\", \"auto_round:gptqmodel\" or "
+                "\"auto_round:auto_awq\"",
+                /*isRequired=*/true);
+  // Overrides by name, by the end of a name, or by an expression.
+  const json::Value *overrides = reader.getObject("extra_config");
+  if (overrides)
+    for (auto [index, member] : enumerate(overrides->members)) {
+      const json::Member *own = member.value.find("bits");
+      constexpr int64_t half = 16;
+      bool isLeft = own && own->value.getInteger().value_or(0) >= half;
+      int scheme = isLeft ? ModuleRules::kNotQuantized : int(index) + 1;
+      StringRef text = member.name;
+      method.rules.add(Matching::End, text, scheme);
+      if (text.find_first_of("*+?^$()[]{}|\\") != StringRef::npos)
+        method.rules.add(Matching::Search, text, scheme);
+    }
+  // Blocks outside of these prefixes stay as they are.
+  method.rules.setDefault(0);
+  for (StringRef name : {"block_name_to_quantize", "to_quant_block_names"}) {
+    const json::Value *blocks = reader.get(name);
+    if (!blocks)
+      continue;
+    SmallVector<StringRef> names;
+    StringRef(blocks->text).split(names, ',', -1, /*KeepEmpty=*/false);
+    for (const json::Value &element : blocks->elements)
+      names.push_back(element.text);
+    if (names.empty())
+      continue;
+    method.rules.setDefault(ModuleRules::kNotQuantized);
+    for (StringRef block : names)
+      method.rules.add(Matching::Parent, block.trim(), 0);
+  }
+  refuseOtherFields(reader, kTool);
+  Packing known = packing.value_or(Packing::Gptq);
+  bool isAwq = known == Packing::Awq;
+  method.read = [&reader, base, known, isAwq,
+                 overrides](int number) -> std::optional<Scheme> {
+    Integers result = base;
+    if (number > 0) {
+      const json::Member &member = overrides->members[size_t(number) - 1];
+      FieldReader own = reader.getInner("extra_config", *overrides)
+                            .getInner(member.name, member.value);
+      own.getOneOf("data_type", {"int"});
+      own.markKnown("act_bits");
+      result = readIntegers(own, bits, &base);
+      refuseOtherFields(own, kTool);
+    }
+    // AWQ's words always come with zero points.
+    if (isAwq)
+      result.isSymmetric = false;
+    return result.getScheme(known);
+  };
 }
 
 } // namespace moec

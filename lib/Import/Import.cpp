@@ -48,7 +48,7 @@ void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
   if (entry == Entry::Gate)
     spec.routing.logitsDtype = DType::F32;
   if (entry == Entry::Logits)
-    spec.routing.gateBias = false;
+    spec.routing.gateBias = spec.routing.splitGate = false;
   if (entry == Entry::Ids) {
     RoutingSpec routed;
     routed.weightOnInput = spec.routing.weightOnInput;
@@ -81,6 +81,7 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
   if (overrides.entry)
     overrideEntry(context, *overrides.entry, spec);
   spec.numValidTokens = overrides.numValidTokens.value_or(spec.numValidTokens);
+  spec.batchInvariant |= overrides.batchInvariant;
   if (overrides.parallel)
     spec.parallel = readParallel(*overrides.parallel, context.diags);
   if (!failed())

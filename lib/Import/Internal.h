@@ -37,6 +37,10 @@ void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec);
 
+/// Finds the dtype of the router in the checkpoint, if that is at hand.
+void readRouterDType(const Family &family, const SpecOverrides &overrides,
+                     LayerSpec &spec);
+
 /// Parses a separate text with a `parallel` object; reports errors.
 ParallelSpec readParallel(const SourceText &text, Diagnostics &diags);
 

@@ -269,24 +269,11 @@ ArrayRef<StringLiteral> LayerSpec::getExpertWeights() const {
   return sharedExperts ? all : all.take_front(numRouted);
 }
 
-Packing LayerSpec::getPacking() const {
-  for (StringRef weight : getExpertWeights())
-    if (const std::optional<QuantizationSpec> &quantized =
-            getQuantization(weight))
-      return quantized->packing;
-  return Packing::Unstated;
-}
-
-void LayerSpec::setPacking(Packing packing) {
-  auto set = [&](ExpertQuantization &experts) {
-    for (std::optional<QuantizationSpec> *quantized :
-         {&experts.w13, &experts.w2})
-      if (*quantized)
-        (*quantized)->packing = packing;
-  };
-  set(quantization);
-  if (sharedExperts)
-    set(sharedExperts->quantization);
+const StoredModules *LayerSpec::findStored(StringRef weight) const {
+  auto found = stored.find(weight.str());
+  return found != stored.end() && !found->second.schemes.empty()
+             ? &found->second
+             : nullptr;
 }
 
 const std::optional<QuantizationSpec> &

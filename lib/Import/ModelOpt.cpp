@@ -27,8 +27,7 @@ constexpr StringLiteral kMethod = "modelopt";
 struct Algorithm {
   StringLiteral name;
   QuantizationSpec meaning;
-  /// Activations are quantized to 4 bits; they stay unquantized if the user
-  /// ignores the field.
+  /// Activations are quantized to 4 bits, and stay as they are.
   bool hasActivationsOfFour = false;
 };
 
@@ -50,9 +49,15 @@ ArrayRef<Algorithm> getAlgorithms() {
       {"FP8_PER_CHANNEL_PER_TOKEN",
        {makeFp8(Granularity::Channel), makeFp8(Granularity::Token), packing}},
       {"FP8_PB_WO", {blocks, std::nullopt, packing}},
+      {"FP8_BLOCK_SCALES", {blocks, std::nullopt, packing}},
+      {"FP8_PB_REAL", {blocks, std::nullopt, packing}},
       {"W8A16", {makeInt8(), std::nullopt, packing}},
       {"W4A16_NVFP4", getMeaning("nvfp4", packing)},
       {"NVFP4", getMeaning("nvfp4", packing), /*hasActivationsOfFour=*/true},
+      // A factor of the input that is not merged into the layer before is a
+      // tensor of the module, and refused by its name.
+      {"NVFP4_AWQ", getMeaning("nvfp4", packing),
+       /*hasActivationsOfFour=*/true},
       {"W4A16_MXFP4", getMeaning("mxfp4", packing)},
       {"MXFP4", getMeaning("mxfp4", packing), /*hasActivationsOfFour=*/true},
       {"W4A8_MXFP4_FP8",
@@ -76,10 +81,11 @@ std::string getActivationPath(FieldReader &reader) {
   return reader.getPath(field);
 }
 
-} // namespace
-
-std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
-                                             QuantizationContext &context) {
+/// Reads `quant_algo` and `group_size` of a whole model or of some modules.
+/// `activations` is the path that leaves activations as they are.
+std::optional<Scheme> readAlgorithm(FieldReader &reader,
+                                    const std::string &activations,
+                                    QuantizationContext &context) {
   StringRef field = "quant_algo";
   std::optional<StringRef> name = reader.getString(field);
   if (!name)
@@ -92,33 +98,63 @@ std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
     SmallVector<StringRef> names;
     for (const Algorithm &other : getAlgorithms())
       names.push_back(other.name);
+    names.push_back("MIXED_PRECISION");
     reader.reportWrong(field, *reader.get(field), listChoices(names));
     return std::nullopt;
   }
   QuantizationSpec result = algorithm->meaning;
-  std::string path = getActivationPath(reader);
-  bool isIgnored = context.ignored.take(path);
-  if (isIgnored)
+  if (context.ignored.take(activations))
     result.activation.reset();
   else if (algorithm->hasActivationsOfFour)
-    reader.error(field, reader.show(field) + " = \"" + *name +
-                            "\" quantizes activations to 4 bits, which is not "
-                            "supported; to leave them as they are, read past "
-                            "that with --ignore-field=" +
-                            path);
+    keepActivations(context, reader.show(field));
   // Group sizes must be those of the algorithm.
-  int64_t columns = result.weight.granularity == Granularity::Group
+  int64_t columns = result.weight.granularity == Granularity::Group ||
+                            result.weight.granularity == Granularity::Block
                         ? result.weight.blockColumns
                         : 0;
   if (const json::Value *size = reader.get("group_size"))
     if (columns && size->getInteger() != columns)
       refuseValue(reader, "group_size", Twine(columns));
-  // Quantization of the KV cache, and the writer of the file.
-  for (StringRef known :
-       {"config_groups", "kv_cache_quant_algo", "kv_cache_scheme", "producer"})
-    reader.markKnown(known);
-  refuseOtherFields(reader, kMethod, context.ignored);
-  return result;
+  return Scheme{result};
+}
+
+} // namespace
+
+void readModelOpt(FieldReader &reader, QuantizationContext &context,
+                  QuantizationMethod &method) {
+  std::string activations = getActivationPath(reader);
+  const json::Value *algorithm = reader.get("quant_algo");
+  bool isMixed =
+      algorithm &&
+      StringRef(algorithm->text).equals_insensitive("MIXED_PRECISION");
+  if (!isMixed) {
+    method.rules.setDefault(0);
+    method.read = [&reader, &context, activations](int) {
+      return readAlgorithm(reader, activations, context);
+    };
+    reader.markKnown("group_size");
+    refuseOtherFields(reader, kMethod);
+    return;
+  }
+  // Modules, or the parents of modules, with their own algorithm.
+  const json::Value *layers = reader.getObject("quantized_layers");
+  if (!layers) {
+    reader.reportMissing("quantized_layers",
+                         "an object with the algorithm of each module");
+    return;
+  }
+  for (auto [index, member] : enumerate(layers->members))
+    method.rules.add(Matching::Parent, member.name, int(index));
+  method.read = [&reader, &context, activations, layers](int number) {
+    const json::Member &member = layers->members[size_t(number)];
+    FieldReader module = reader.getInner("quantized_layers", *layers)
+                             .getInner(member.name, member.value);
+    std::optional<Scheme> scheme = readAlgorithm(module, activations, context);
+    refuseOtherFields(module, kMethod);
+    return scheme;
+  };
+  reader.markKnown("group_size");
+  refuseOtherFields(reader, kMethod);
 }
 
 } // namespace moec

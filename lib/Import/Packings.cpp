@@ -25,14 +25,18 @@ namespace {
 enum class Role {
   Weight,
   Scale,
+  /// 127 times the scale.
+  ScaleOf127,
   ZeroPoint,
   GlobalScale,
   InputScale,
   Shape,
   GroupOfColumn,
+  /// A bias of zeros, which AutoGPTQ writes for modules without one.
+  NoBias,
   /// Quantized scales, and the tensors needed to dequantize them.
   NestedScale,
-  NestedCodes,
+  NestedValues,
   NF4Numbers,
   NF4State,
 };
@@ -92,7 +96,8 @@ ArrayRef<PackingInfo> getInfos() {
                        {{Role::Weight, ".qweight", kTransposedWords},
                         {Role::ZeroPoint, ".qzeros", kTransposedWordsOfRows},
                         {Role::Scale, ".scales", kTransposed},
-                        {Role::GroupOfColumn, ".g_idx", kPlain, optional}},
+                        {Role::GroupOfColumn, ".g_idx", kPlain, optional},
+                        {Role::NoBias, ".bias", kPlain, optional}},
                        /*hasSigns=*/false,
                        /*hasMiddleZeros=*/true,
                        hasZerosLessOne};
@@ -106,6 +111,8 @@ ArrayRef<PackingInfo> getInfos() {
        /*hasSigns=*/true},
       {Packing::InverseNames,
        {{Role::Weight, ".weight"}, {Role::Scale, ".weight_scale_inv"}}},
+      {Packing::ShortNames,
+       {{Role::Weight, ".weight"}, {Role::Scale, ".scale"}}},
       {Packing::GptOss, {}, false, false, false, {"_blocks", "_scales"}},
       {Packing::CompressedInts,
        {{Role::Weight, ".weight_packed", kWords},
@@ -138,10 +145,31 @@ ArrayRef<PackingInfo> getInfos() {
       {Packing::BitsAndBytesNested,
        {{Role::Weight, ".weight", kFlat},
         {Role::NestedScale, ".weight.absmax", kFlat},
-        {Role::NestedCodes, ".weight.nested_absmax"},
-        {Role::NestedCodes, ".weight.nested_quant_map"},
+        {Role::NestedValues, ".weight.nested_absmax"},
+        {Role::NestedValues, ".weight.nested_quant_map"},
+        {Role::NestedValues, ".weight.quant_state.bitsandbytes__nf4"},
         {Role::NF4Numbers, ".weight.quant_map"},
         {Role::NF4State, ".weight.quant_state.bitsandbytes__nf4"}}},
+      {Packing::BitsAndBytesFp4,
+       {{Role::Weight, ".weight", kFlat},
+        {Role::Scale, ".weight.absmax", kFlat},
+        {Role::NestedValues, ".weight.quant_map"},
+        {Role::NestedValues, ".weight.quant_state.bitsandbytes__fp4"}}},
+      {Packing::BitsAndBytesFp4Nested,
+       {{Role::Weight, ".weight", kFlat},
+        {Role::NestedScale, ".weight.absmax", kFlat},
+        {Role::NestedValues, ".weight.nested_absmax"},
+        {Role::NestedValues, ".weight.nested_quant_map"},
+        {Role::NestedValues, ".weight.quant_map"},
+        {Role::NestedValues, ".weight.quant_state.bitsandbytes__fp4"}}},
+      {Packing::BitsAndBytesInt8,
+       {{Role::Weight, ".weight"},
+        {Role::ScaleOf127, ".SCB"},
+        {Role::NestedValues, ".weight_format", kPlain, optional}},
+       /*hasSigns=*/true},
+      {Packing::TorchAo,
+       {{Role::Weight, "._weight_qdata"}, {Role::Scale, "._weight_scale"}},
+       /*hasSigns=*/true},
   };
   return infos;
 }
@@ -172,6 +200,8 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
   case Role::Scale:
     // The largest magnitude of a block; 0 for a block of zeros.
     return tensor.order.isFlat ? PartUse::AnyScales : PartUse::Scales;
+  case Role::ScaleOf127:
+    return PartUse::ScalesOf127;
   case Role::ZeroPoint:
     return projection == Projection::ZeroPoint ? PartUse::Values
                                                : PartUse::MiddleZeros;
@@ -184,9 +214,11 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
     return PartUse::Shape;
   case Role::GroupOfColumn:
     return PartUse::GroupOfColumn;
+  case Role::NoBias:
+    return PartUse::Zeros;
   case Role::NestedScale:
     return PartUse::NestedScales;
-  case Role::NestedCodes:
+  case Role::NestedValues:
     return PartUse::Unused;
   case Role::NF4Numbers:
     return PartUse::NF4Numbers;
@@ -236,8 +268,9 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::Weight:
     return projection == Projection::Weight;
   case Role::Scale:
+  case Role::ScaleOf127:
   case Role::NestedScale:
-  case Role::NestedCodes:
+  case Role::NestedValues:
     return projection == Projection::Scale;
   case Role::ZeroPoint:
     return quantization.weight.hasZeroPoint
@@ -251,6 +284,7 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
            (projection == Projection::Weight && !quantization.activation);
   case Role::Shape:
   case Role::GroupOfColumn:
+  case Role::NoBias:
   case Role::NF4Numbers:
   case Role::NF4State:
     return projection == Projection::Weight;
@@ -290,7 +324,8 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
     part.transposed = tensor.order.transposed;
     part.isFlat = tensor.order.isFlat;
     part.packing = getPacking(*info, tensor, weight);
-    part.isOptional = tensor.isOptional || part.use == PartUse::Unused;
+    part.isOptional = tensor.isOptional || (part.use == PartUse::Unused &&
+                                            tensor.role != Role::NestedValues);
     if (part.use == PartUse::GroupOfColumn || part.use == PartUse::NF4State)
       part.groupColumns = weight.blockColumns;
     (isBeside(part.use) ? beside : parts).push_back(std::move(part));
@@ -300,14 +335,87 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
   return parts;
 }
 
-std::optional<StringRef> getFusedSuffix(const QuantizationSpec &quantization,
-                                        Projection projection) {
+SmallVector<SmallVector<CheckpointPart, 4>, 2>
+getParameterTensors(const QuantizationSpec &quantization,
+                    Projection projection) {
   const PackingInfo *info = findInfo(quantization);
-  if (!info ||
-      (projection != Projection::Weight && projection != Projection::Scale))
-    return std::nullopt;
-  StringRef suffix = info->fused[projection == Projection::Scale];
-  return suffix.empty() ? std::nullopt : std::optional(suffix);
+  if (!info)
+    return {};
+  if (!info->fused[0].empty()) {
+    if (projection != Projection::Weight && projection != Projection::Scale)
+      return {};
+    CheckpointPart part;
+    part.name = info->fused[projection == Projection::Scale].str();
+    if (projection == Projection::Scale)
+      part.use = PartUse::Scales;
+    return {{part}};
+  }
+  // ".weight_scale" becomes "_scale" or "_weight_scale".
+  SmallVector<SmallVector<CheckpointPart, 4>, 2> ways;
+  for (bool isShort : {true, false}) {
+    SmallVector<CheckpointPart, 4> parts =
+        getModuleTensors(quantization, projection);
+    for (CheckpointPart &part : parts) {
+      StringRef suffix = part.name;
+      if (suffix == ".weight" || (isShort && suffix.starts_with(".weight_")))
+        suffix.consume_front(".weight");
+      std::string name = suffix.str();
+      if (StringRef(name).starts_with("."))
+        name.front() = '_';
+      part.name = std::move(name);
+    }
+    bool isNew = llvm::none_of(ways, [&](ArrayRef<CheckpointPart> other) {
+      return !parts.empty() && other.front().name == parts.front().name;
+    });
+    if (!parts.empty() && isNew)
+      ways.push_back(std::move(parts));
+  }
+  return ways;
+}
+
+SmallVector<std::string, 2>
+getFusedSuffixes(const QuantizationSpec &quantization, Projection projection) {
+  SmallVector<std::string, 2> suffixes;
+  for (ArrayRef<CheckpointPart> way :
+       getParameterTensors(quantization, projection))
+    suffixes.push_back(way.front().name);
+  return suffixes;
+}
+
+std::shared_ptr<const StoredMatrix>
+makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
+                 std::vector<int64_t> shape, std::optional<size_t> way) {
+  // Input scales have no use then.
+  QuantizationSpec weightOnly = quantization;
+  weightOnly.activation.reset();
+  auto matrix = std::make_shared<StoredMatrix>();
+  matrix->quantization = weightOnly.weight;
+  if (hasStoredTable(quantization.packing))
+    matrix->table = module.str() + ".weight.quant_map";
+  matrix->tensors = getQuantizedTensors(weightOnly.weight, "", std::move(shape),
+                                        /*hasHalves=*/false);
+  for (TensorInfo &tensor : matrix->tensors) {
+    StringRef suffix = tensor.name;
+    Projection projection = takePlane(suffix);
+    SmallVector<CheckpointPart, 4> parts;
+    if (way) {
+      auto ways = getParameterTensors(weightOnly, projection);
+      if (ways.empty())
+        return nullptr;
+      parts = ways[std::min(*way, ways.size() - 1)];
+    } else {
+      parts = getModuleTensors(weightOnly, projection);
+    }
+    if (parts.empty())
+      return nullptr;
+    for (CheckpointPart &part : parts) {
+      part.name = module.str() + part.name;
+      part.numRows = tensor.shape[1];
+      part.maybeTransposed = way && !part.packing;
+    }
+    tensor.checkpointForms = {CheckpointForm(parts.begin(), parts.end())};
+  }
+  return matrix;
 }
 
 } // namespace moec

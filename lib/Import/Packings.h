@@ -34,16 +34,29 @@ enum class Projection {
 /// `name`.
 Projection takePlane(llvm::StringRef &name);
 
+/// The quantized matrices of E experts, E x rows x K, that the layer stores in
+/// its dtype. `module` is their name. With `way` all experts are in one
+/// parameter of each kind, named in this way of `getParameterTensors`.
+std::shared_ptr<const StoredMatrix>
+makeStoredMatrix(const QuantizationSpec &quantization, llvm::StringRef module,
+                 std::vector<int64_t> shape,
+                 std::optional<size_t> way = std::nullopt);
+
 /// The tensors of a module that give one projection of its matrix; the
 /// projection's own tensor is first. `name` is the suffix of the module's name;
 /// the caller sets the rows. Empty if the packing does not have the projection.
 llvm::SmallVector<CheckpointPart, 4>
 getModuleTensors(const QuantizationSpec &quantization, Projection projection);
 
-/// Suffix of the parameter that holds the projection for all experts. None if
-/// the packing has no such parameter.
-std::optional<llvm::StringRef>
-getFusedSuffix(const QuantizationSpec &quantization, Projection projection);
+/// Tensors beside parameters of all experts, whose names have no module:
+/// `gate_up_proj_scale` beside `gate_up_proj`. One list for each naming that a
+/// tool uses.
+llvm::SmallVector<llvm::SmallVector<CheckpointPart, 4>, 2>
+getParameterTensors(const QuantizationSpec &quantization,
+                    Projection projection);
+/// The names' suffixes alone.
+llvm::SmallVector<std::string, 2>
+getFusedSuffixes(const QuantizationSpec &quantization, Projection projection);
 
 } // namespace moec
 

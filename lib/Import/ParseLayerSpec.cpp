@@ -69,6 +69,7 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.score = reader.getEnum<Score>("score", routing.score);
   routing.select = reader.getEnum<Select>("select", routing.select);
   routing.gateBias = reader.getBoolean("gate_bias", false);
+  routing.splitGate = reader.getBoolean("split_gate", false);
   routing.selectionBias = reader.getBoolean("selection_bias", false);
   routing.expertScale = reader.getBoolean("expert_scale", false);
   routing.numGroups =
@@ -259,6 +260,7 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.paddingMask = reader.getBoolean("padding_mask", false);
   spec.recordIds = reader.getBoolean("record_ids", false);
   spec.recordLoad = reader.getBoolean("record_load", false);
+  spec.batchInvariant = reader.getBoolean("batch_invariant", false);
   spec.numZeroExperts =
       reader.getInteger("num_zero_experts", 0, limits::kMaxExperts, 0);
   if (reader.has("latent_size"))

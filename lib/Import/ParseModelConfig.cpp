@@ -226,8 +226,31 @@ void checkExpectations(const Family &family, KeyReader &reader,
                      (found.value ? describeValue(*found.value) : "null") +
                      ": the other is not supported for model_type "
                      "\"" +
-                     spec.modelType + "\"");
+                     spec.modelType + "\"" +
+                     (expectation.reason.empty() ? "" : "; ") +
+                     expectation.reason.str());
   }
+}
+
+/// The object of a decoder layer in a list with one for each; none if the
+/// family has no such list, or after an error.
+std::optional<FieldReader> openLayerObject(const Family &family,
+                                           KeyReader &reader) {
+  if (!family.layerObjects)
+    return std::nullopt;
+  Key key = family.layerObjects;
+  key.perLayer = true;
+  KeyReader::Found found = reader.find(key);
+  constexpr StringLiteral expected = "a list with an object per decoder layer";
+  if (!found.isPresent)
+    found.reader->reportMissing(found.name, expected);
+  else if (found.value && !found.value->isObject())
+    found.reader->reportWrong(found.name, *found.value, expected);
+  else if (found.value)
+    return FieldReader(found.reader->getContext(), *found.value,
+                       found.reader->getPath(found.name) + ".",
+                       FieldReader::Null::IsAbsent);
+  return std::nullopt;
 }
 
 FailureOr<json::Value> requireObject(const SourceText &text,
@@ -287,13 +310,21 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
     return failure();
   if (overrides.layer || layers.getCount())
     spec.layerIndex = layer;
+  spec.mtpIndex = layers.getMtpIndex(*layer);
 
-  KeyReader reader(config, model.getOuter(), layer);
+  KeyReader ofLayer(config, model.getOuter(), layer);
+  std::optional<FieldReader> own = openLayerObject(family, ofLayer);
+  if (diags.getNumErrors() != numErrors)
+    return failure();
+  KeyReader reader(config, model.getOuter(), layer, own ? &*own : nullptr);
   readFamily(family, reader, *layer, layers.getWord(*layer), spec);
   checkExpectations(family, reader, spec, ignored);
   readQuantization(config, model.getOuter(), family, overrides, ignored, spec);
+  readRouterDType(family, overrides, spec);
   spec.routing.nonfinite = getDefaultNonFinite(spec.routing);
   refuseUnreadKeys(config, family, spec, ignored);
+  if (own)
+    refuseUnreadKeys(*own, family, spec, ignored);
   if (FieldReader *outer = model.getOuter())
     refuseUnreadKeys(*outer, model.getOuterFamily(), spec, ignored,
                      &config.getObjectValue());

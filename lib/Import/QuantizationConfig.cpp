@@ -13,37 +13,54 @@
 
 #include "Internal.h"
 
-#include "ExcludedModules.h"
+#include "QuantizationKeys.h"
 #include "QuantizationMethods.h"
+#include "StoredNames.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
 
 namespace moec {
 
-void refuseOtherFields(FieldReader &reader, StringRef method,
-                       IgnoredFields &ignored) {
+void refuseOtherFields(FieldReader &reader, StringRef tool) {
   for (const json::Member &member : reader.getObjectValue().members) {
-    std::string path = reader.getPath(member.name);
-    if (reader.isKnown(member.name) || member.value.isNull() ||
-        ignored.take(path))
+    if (reader.isKnown(member.name) ||
+        saysNothing(tool, member.name, member.value) ||
+        // A key that is ignored reads as absent.
+        !reader.has(member.name))
       continue;
     reader.getContext().diags.error(
         reader.getContext().text, member.nameRange,
-        reader.show(member.name) + " is not supported with quant_method \"" +
-            method +
-            "\"; if it says nothing of the experts, read past it with "
-            "--ignore-field=" +
-            path);
+        reader.show(member.name) + " = " + describeValue(member.value) +
+            " is not supported with quant_method \"" + tool + "\"" +
+            reader.offerIgnoring(member.name));
   }
 }
 
-void refuseValue(FieldReader &reader, StringRef field, const Twine &expected) {
+void refuseValue(FieldReader &reader, StringRef field, const Twine &expected,
+                 bool isRequired) {
   const json::Value *value = reader.get(field);
-  reader.error(field, reader.show(field) +
-                          (value ? " = " + describeValue(*value)
-                                 : std::string(", which is absent,")) +
-                          " is not supported; " + expected + " is");
+  reader.error(field,
+               reader.show(field) +
+                   (value ? " = " + describeValue(*value)
+                          : std::string(", which is absent,")) +
+                   " is not supported; " + expected + " is" +
+                   (isRequired ? std::string() : reader.offerIgnoring(field)));
+}
+
+void setOnlyScheme(QuantizationMethod &method, const Scheme &scheme) {
+  method.rules.setDefault(0);
+  method.read = [scheme](int) { return scheme; };
+}
+
+void keepActivations(QuantizationContext &context, StringRef shownField) {
+  std::string remark =
+      shownField.str() +
+      " quantizes activations to 4 bits, which no target multiplies; they "
+      "stay in " +
+      stringify(context.dtype).str();
+  if (!is_contained(context.remarks, remark))
+    context.remarks.push_back(std::move(remark));
 }
 
 ScaleType getScaleType(DType dtype) {
@@ -79,156 +96,382 @@ namespace {
 
 /// Fields that list modules excluded from quantization.
 constexpr StringLiteral kExceptions[] = {
-    "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules",
-    "llm_int8_skip_modules"};
+    "modules_to_not_convert", "ignored_layers",        "ignore",
+    "exclude_modules",        "llm_int8_skip_modules", "exclude"};
 
 /// Reads the lists of excluded modules. An entry that cannot be translated is
-/// an error, and so is a list that excludes only some matrices of a gemm.
-ExcludedModules readExceptions(FieldReader &reader, const Family &family,
-                               const LayerSpec &spec) {
+/// an error.
+void readExceptions(FieldReader &reader, ModuleRules &rules) {
   const json::Member *method = reader.getObjectValue().find("quant_method");
-  ExcludedModules excluded(family, spec,
-                           method && method->value.text == "compressed-tensors"
-                               ? ModuleMatching::CompressedTensors
-                               : ModuleMatching::Components);
-  StringRef lastField;
+  bool isCompressed = method && method->value.text == "compressed-tensors";
   for (StringRef field : kExceptions) {
     const json::Value *list = reader.getList(field);
     if (!list)
       continue;
-    lastField = field;
     for (const json::Value &element : list->elements) {
-      bool understood = element.kind == json::Value::Kind::String &&
-                        excluded.exclude(element.text);
+      bool understood = element.kind == json::Value::Kind::String;
+      StringRef text = element.text;
+      auto add = [&](Matching matching) {
+        understood &= rules.add(matching, text, ModuleRules::kNotQuantized);
+      };
+      if (text.consume_front("re:")) {
+        add(Matching::Expression);
+      } else if (isCompressed) {
+        // The name of a parent does not match its children.
+        add(Matching::Name);
+        add(Matching::Class);
+      } else {
+        add(Matching::Components);
+      }
       if (!understood)
         reader.getContext().diags.error(
             reader.getContext().text, element.range,
             reader.show(field) + " contains " + describeValue(element) +
                 ", which is no name of a module that can be understood; write "
                 "names, names with *, or simple expressions as "
-                "\"re:.*experts.*\"");
+                "\"re:.*experts.*\"" +
+                reader.offerIgnoring(field));
     }
   }
-  for (StringRef weight : spec.getExpertWeights())
-    if (excluded.getCoverage(weight) == Coverage::Some) {
-      reader.error(lastField,
-                   reader.show(lastField) + " contains \"" +
-                       excluded.getFirstHit(weight) +
-                       "\", which leaves some matrices of this layer's '" +
-                       weight +
-                       "' as they are; products that are quantized in part "
-                       "are not supported");
-      break;
+}
+
+/// Whether the rules leave every module of the layer as it is.
+bool leavesAll(const ModuleRules &rules, const LayerModules &modules) {
+  return llvm::all_of(modules.getWeights(), [&](StringRef weight) {
+    for (int64_t e = 0; e < modules.getNumExperts(weight); ++e)
+      for (const LayerModule &module : modules.get(weight, e)) {
+        ModuleRules::Choice choice = rules.choose(module);
+        if (choice.scheme != ModuleRules::kNotQuantized || choice.text.empty())
+          return false;
+      }
+    return true;
+  });
+}
+
+/// The scheme of each module of a layer, from a method's rules and from what
+/// the checkpoint has.
+class SchemeAssigner {
+public:
+  SchemeAssigner(FieldReader &reader, const QuantizationMethod &method,
+                 const LayerModules &modules, const StoredNames &names,
+                 QuantizationContext &context)
+      : reader(reader), method(method), modules(modules), names(names),
+        context(context) {}
+
+  /// Sets the quantization of all weights of the layer.
+  void assign(LayerSpec &spec) {
+    for (StringRef weight : modules.getWeights())
+      assign(weight, spec);
+    auto hasOrder = [&](StringRef w13) {
+      return spec.getQuantization(w13) && ordered.count(w13.split('.').first);
+    };
+    spec.expertColumns = hasOrder("experts.w13");
+    if (spec.sharedExperts)
+      spec.sharedExperts->columns = hasOrder("shared_experts.w13");
+  }
+
+private:
+  /// A module's scheme; none if it is not quantized.
+  struct Answer {
+    std::optional<QuantizationSpec> quantization;
+    bool hasColumnOrder = false;
+
+    bool operator==(const Answer &other) const {
+      auto getPacking = [](const Answer &answer) {
+        return answer.quantization ? answer.quantization->packing
+                                   : Packing::Unstated;
+      };
+      return quantization == other.quantization &&
+             getPacking(*this) == getPacking(other) &&
+             hasColumnOrder == other.hasColumnOrder;
     }
-  return excluded;
-}
-
-/// Sets `quantization` on the gemms that are not excluded.
-void setQuantization(const std::optional<QuantizationSpec> &quantization,
-                     const ExcludedModules &excluded, LayerSpec &spec) {
-  auto choose = [&](StringRef experts) {
-    ExpertQuantization result(quantization);
-    if (excluded.getCoverage((experts + ".w13").str()) == Coverage::All)
-      result.w13.reset();
-    if (excluded.getCoverage((experts + ".w2").str()) == Coverage::All)
-      result.w2.reset();
-    return result;
   };
-  spec.quantization = choose("experts");
-  if (spec.sharedExperts)
-    spec.sharedExperts->quantization = choose("shared_experts");
-}
 
-void checkBlockSize(FieldReader &reader) {
+  const std::optional<Scheme> &getScheme(int number) {
+    auto [entry, isNew] = schemes.try_emplace(number);
+    if (isNew)
+      entry->second = method.read(number);
+    return entry->second;
+  }
+
+  /// Whether the checkpoint has the module's matrix as it is. Where names do
+  /// not tell, all matrices of the weight have to lack their scales.
+  bool isPlain(const LayerModule &module,
+               const QuantizationSpec &quantization) const {
+    if (!names.isPlain(module, quantization))
+      return false;
+    if (StoredNames::hasOwnName(quantization))
+      return true;
+    for (int64_t e = 0; e < modules.getNumExperts(module.weight); ++e)
+      for (const LayerModule &other : modules.get(module.weight, e))
+        if (!names.isPlain(other, quantization))
+          return false;
+    return true;
+  }
+
+  Answer getAnswer(const LayerModule &module, StoredModules &stored) {
+    ModuleRules::Choice choice = method.rules.choose(module);
+    if (stored.decidedBy.empty() || !choice.text.empty())
+      stored.decidedBy =
+          reader.getName() + (choice.text.empty()
+                                  ? std::string()
+                                  : " (\"" + choice.text.str() + "\")");
+    if (choice.scheme == ModuleRules::kNotQuantized)
+      return {};
+    const std::optional<Scheme> &scheme = getScheme(choice.scheme);
+    if (!scheme)
+      return {};
+    QuantizationSpec quantization = scheme->quantization;
+    quantization.packing = names.choosePacking(module, quantization);
+    if (isPlain(module, quantization)) {
+      ++numPlain;
+      return {};
+    }
+    return {quantization, scheme->hasColumnOrder};
+  }
+
+  /// Why matrices that all have one scheme are dequantized at load; empty if
+  /// the layer stores them as they are.
+  std::string whyDequantized(StringRef weight,
+                             const QuantizationSpec &quantization,
+                             const LayerSpec &spec) const {
+    if (names.cutsAcrossHalves(weight, quantization, spec))
+      return "scales of '" + weight.str() +
+             "' span gate and up rows in the checkpoint";
+    if (hasStoredTable(quantization.packing))
+      return "codes of '" + weight.str() +
+             "' stand for values of a table in the checkpoint";
+    bool isOfRouted = weight.starts_with("experts.");
+    int64_t columns = weight.ends_with(".w13")
+                          ? isOfRouted ? spec.getExpertWidth() : spec.hiddenSize
+                      : isOfRouted ? spec.intermediateSize
+                                   : spec.sharedExperts->intermediateSize;
+    const OperandQuantization &stored = quantization.weight;
+    // The size is 0 after an error.
+    if (stored.granularity == Granularity::Group && stored.blockColumns > 0 &&
+        columns % stored.blockColumns != 0)
+      return "rows of '" + weight.str() + "' have " + std::to_string(columns) +
+             " elements, and the last scale is of a part of a group of " +
+             std::to_string(stored.blockColumns);
+    return "";
+  }
+
+  void assign(StringRef weight, LayerSpec &spec) {
+    std::vector<Answer> answers;
+    std::vector<std::string> shown;
+    StoredModules stored;
+    numPlain = 0;
+    for (int64_t e = 0; e < modules.getNumExperts(weight); ++e)
+      for (const LayerModule &module : modules.get(weight, e)) {
+        answers.push_back(getAnswer(module, stored));
+        shown.push_back(module.names.empty() ? std::string()
+                                             : module.names.front());
+      }
+    if (answers.empty())
+      return;
+    auto other = llvm::find_if(answers, [&](const Answer &answer) {
+      return !(answer == answers.front());
+    });
+    bool isOne = other == answers.end();
+    const std::optional<QuantizationSpec> &only = answers.front().quantization;
+    if (isOne && numPlain)
+      context.remarks.push_back("'" + weight.str() +
+                                "' is not quantized in the checkpoint, "
+                                "although " +
+                                stored.decidedBy + " says so");
+    std::string whyOne =
+        isOne && only ? whyDequantized(weight, *only, spec) : "";
+    if (isOne && whyOne.empty()) {
+      setQuantization(spec, weight, only);
+      if (only && answers.front().hasColumnOrder)
+        ordered.insert(weight.split('.').first);
+      spec.stored[weight.str()] = std::move(stored);
+      return;
+    }
+    auto describe = [](const Answer &answer) {
+      return answer.quantization ? moec::describe(*answer.quantization)
+                                 : std::string("not quantized");
+    };
+    std::string why = isOne ? whyOne
+                            : "'" + shown.front() + "' is " +
+                                  describe(answers.front()) + " and '" +
+                                  shown[size_t(other - answers.begin())] +
+                                  "' is " + describe(*other);
+    if (llvm::any_of(answers, [](const Answer &answer) {
+          return answer.hasColumnOrder;
+        }))
+      return reader.getContext().diags.error(
+          reader.getContext().text, reader.getObjectValue().range,
+          reader.getName() + ": " + why +
+              ", and columns may be in any order (desc_act, or actorder "
+              "\"group\"); with this, experts have one scheme and whole "
+              "groups");
+    context.remarks.push_back(
+        why + "; '" + weight.str() + "' is dequantized to " +
+        stringify(spec.dtype).str() + " when it is loaded");
+    for (Answer &answer : answers)
+      stored.schemes.push_back(std::move(answer.quantization));
+    setQuantization(spec, weight, std::nullopt);
+    spec.stored[weight.str()] = std::move(stored);
+  }
+
+  static void
+  setQuantization(LayerSpec &spec, StringRef weight,
+                  const std::optional<QuantizationSpec> &quantization) {
+    ExpertQuantization &experts = weight.starts_with("experts.")
+                                      ? spec.quantization
+                                      : spec.sharedExperts->quantization;
+    (weight.ends_with(".w2") ? experts.w2 : experts.w13) = quantization;
+  }
+
+  FieldReader &reader;
+  const QuantizationMethod &method;
+  const LayerModules &modules;
+  const StoredNames &names;
+  QuantizationContext &context;
+  std::map<int, std::optional<Scheme>> schemes;
+  /// Modules that the checkpoint has without scales.
+  size_t numPlain = 0;
+  /// "experts" and "shared_experts", if columns may belong to any group.
+  StringSet<> ordered;
+};
+
+/// Reads the rows and columns of a block. Activations have groups of as many
+/// columns.
+void readBlockSize(FieldReader &reader, QuantizationSpec &quantization) {
   const json::Value *list = reader.getList("weight_block_size");
-  bool supported = list && list->elements.size() == 2 &&
-                   llvm::all_of(list->elements, [](const json::Value &value) {
-                     return value.getInteger() == int64_t(128);
-                   });
-  if (!supported)
-    reader.error("weight_block_size",
-                 reader.show("weight_block_size") +
-                     " must be [128, 128], or absent for one scale of a "
-                     "tensor; other scales of fp8 weights are not supported");
+  constexpr int64_t unit = 16;
+  auto isSize = [](const json::Value &value) {
+    std::optional<int64_t> size = value.getInteger();
+    return size && *size > 0 && *size <= limits::kMaxWidth;
+  };
+  if (!list || list->elements.size() != 2 ||
+      !llvm::all_of(list->elements, isSize) ||
+      *list->elements[1].getInteger() % unit != 0)
+    return reader.error("weight_block_size",
+                        reader.show("weight_block_size") +
+                            " must be two numbers, the rows and columns of a "
+                            "block, columns a multiple of 16 ([128, 128]), or "
+                            "absent for one scale of a tensor");
+  quantization.weight.blockRows = *list->elements[0].getInteger();
+  quantization.weight.blockColumns = quantization.activation->blockColumns =
+      *list->elements[1].getInteger();
 }
 
 constexpr StringLiteral kSupported =
-    "\"fp8\" of tensors and of blocks of 128 x 128, \"compressed-tensors\", "
-    "\"modelopt\", \"gptq\", \"awq\", \"bitsandbytes\" and \"mxfp4\" are";
+    "\"fp8\" of tensors and of blocks, \"compressed-tensors\", "
+    "\"modelopt\", \"gptq\", \"awq\", \"auto-round\", \"quark\", "
+    "\"torchao\", \"bitsandbytes\" and \"mxfp4\" are";
 
 QuantizationSpec readFp8(FieldReader &reader) {
   reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
   if (reader.has("weight_block_size")) {
     reader.getOneOf("activation_scheme", {"dynamic"});
-    checkBlockSize(reader);
     QuantizationSpec result = getMeaning("fp8_block128");
+    readBlockSize(reader, result);
     // Weight scales are used as stored; this affects activation scales.
-    if (reader.has("scale_fmt")) {
-      reader.getOneOf("scale_fmt", {"ue8m0"});
+    if (reader.getOneOf("scale_fmt", {"float", "ue8m0"}) == "ue8m0")
       result.activation->scale = ScaleType::E8M0;
-    }
     return result;
   }
-  // Quantization of the KV cache.
-  reader.markKnown("kv_cache_scheme");
   StringRef scheme =
       reader.getOneOf("activation_scheme", {"dynamic", "static"});
   return {makeFp8(Granularity::Tensor),
           makeFp8(Granularity::Tensor, /*isStatic=*/scheme == "static")};
 }
 
-/// `excluded` has the exclusions of the reader's object; a nested object has
-/// its own lists.
-std::optional<QuantizationSpec>
-readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec,
-           QuantizationContext &context,
-           std::optional<ExcludedModules> &excluded) {
-  std::optional<StringRef> method = reader.getString("quant_method");
-  if (!method || excluded->coversAll())
-    return std::nullopt;
+/// DeepSeek's models of fp8 may have routed experts of fp4.
+void readFp8Method(FieldReader &reader, QuantizationContext &context,
+                   QuantizationMethod &method) {
+  QuantizationSpec all = readFp8(reader);
+  StringRef experts = context.expertDType;
+  if (reader.has("expert_dtype"))
+    experts = reader.getOneOf("expert_dtype", {"fp8", "fp4"});
+  refuseOtherFields(reader, "fp8");
+  setOnlyScheme(method, {all});
+  if (experts != "fp4")
+    return;
+  QuantizationSpec four = getMeaning("mxfp4", Packing::ShortNames);
+  four.activation = all.activation;
+  method.rules.add(Matching::Class, "RoutedExperts", 1);
+  method.read = [all, four](int scheme) { return Scheme{scheme ? four : all}; };
+}
+
+using MethodReader = void (*)(FieldReader &, QuantizationContext &,
+                              QuantizationMethod &);
+
+struct MethodName {
+  StringLiteral name;
+  MethodReader read;
+};
+
+/// `quant_method` and its reader.
+constexpr MethodName kMethods[] = {
+    {"fp8", readFp8Method},
+    {"mxfp4",
+     [](FieldReader &reader, QuantizationContext &,
+        QuantizationMethod &method) {
+       setOnlyScheme(method, {getMeaning("mxfp4")});
+       refuseOtherFields(reader, "mxfp4");
+     }},
+    {"compressed-tensors", readCompressedTensors},
+    {"gptq", readGptq},
+    {"awq", readAwq},
+    {"auto-round", readAutoRound},
+    {"intel/auto-round", readAutoRound},
+    {"quark", readQuark},
+    {"torchao", readTorchAo},
+    {"bitsandbytes", readBitsAndBytes},
+    {"modelopt", readModelOpt},
+    {"modelopt_fp4", readModelOpt},
+    {"modelopt_mixed", readModelOpt},
+};
+
+/// Reads an object of a tool and gives the layer's modules their schemes.
+void readObject(FieldReader &reader, MethodReader readMethod,
+                const LayerModules &modules, const StoredNames &names,
+                QuantizationContext &context, LayerSpec &spec) {
+  QuantizationMethod method;
+  unsigned numErrors = reader.getContext().diags.getNumErrors();
+  readExceptions(reader, method.rules);
+  if (!leavesAll(method.rules, modules))
+    readMethod(reader, context, method);
+  if (reader.getContext().diags.getNumErrors() != numErrors)
+    return;
+  SchemeAssigner(reader, method, modules, names, context).assign(spec);
+}
+
+/// Reads a `quantization_config`.
+void readStatement(FieldReader &reader, const LayerModules &modules,
+                   const StoredNames &names, QuantizationContext &context,
+                   LayerSpec &spec) {
+  std::optional<StringRef> name = reader.getString("quant_method");
+  if (!name)
+    return;
   for (StringRef field : {"quantization.weight", "quantization.activation"})
     reader.getContext().origins[field] = {reader.show("quant_method"),
                                           reader.get("quant_method")->range};
-  if (method == "fp8") {
-    QuantizationSpec result = readFp8(reader);
-    refuseOtherFields(reader, *method, context.ignored);
-    return result;
-  }
-  if (method == "compressed-tensors")
-    return readCompressedTensors(reader, context);
-  if (method == "gptq")
-    return readGptq(reader, context);
-  if (method == "awq")
-    return readAwq(reader, context);
-  if (method == "bitsandbytes")
-    return readBitsAndBytes(reader, context);
-  if (method == "modelopt" || method == "modelopt_fp4") {
-    const json::Value *object = reader.getObject("quantization");
-    if (!object)
-      return readModelOpt(reader, context);
-    reader.markKnown("producer");
-    refuseOtherFields(reader, *method, context.ignored);
-    FieldReader inner(reader.getContext(), *object,
-                      reader.getPath("quantization") + ".",
-                      FieldReader::Null::IsAbsent);
-    excluded.emplace(readExceptions(inner, family, spec));
-    if (excluded->coversAll())
-      return std::nullopt;
-    return readModelOpt(inner, context);
-  }
-  if (method == "mxfp4") {
-    refuseOtherFields(reader, *method, context.ignored);
-    return getMeaning("mxfp4");
-  }
-  reader.error("quant_method", "quantization " +
-                                   describeValue(*reader.get("quant_method")) +
-                                   " is not supported; " + kSupported);
-  return std::nullopt;
+  const auto *found = llvm::find_if(
+      kMethods, [&](const MethodName &one) { return one.name == *name; });
+  // The object that ModelOpt writes to hf_quant_config.json.
+  if (name->starts_with("modelopt"))
+    if (const json::Value *object = reader.getObject("quantization")) {
+      refuseOtherFields(reader, "modelopt");
+      FieldReader inner = reader.getInner("quantization", *object);
+      return readObject(inner, readModelOpt, modules, names, context, spec);
+    }
+  MethodReader refuse = [](FieldReader &reader, QuantizationContext &,
+                           QuantizationMethod &) {
+    reader.error("quant_method",
+                 "quantization " + describeValue(*reader.get("quant_method")) +
+                     " is not supported; " + kSupported);
+  };
+  readObject(reader, found == std::end(kMethods) ? refuse : found->read,
+             modules, names, context, spec);
 }
 
 /// Refuses keys with which other tools state a quantization.
-void refuseOtherStatements(FieldReader &config, DType dtype,
-                           IgnoredFields &ignored) {
+void refuseOtherStatements(FieldReader &config, QuantizationContext &context) {
   for (StringRef name :
        {"compression_config", "quantization", "quant_config", "quant_method",
         "load_in_4bit", "load_in_8bit", "expert_dtype", "experts_dtype",
@@ -238,9 +481,14 @@ void refuseOtherStatements(FieldReader &config, DType dtype,
                  (value->kind == json::Value::Kind::Boolean && !value->boolean);
     // The layer's own dtype is not a quantization.
     bool isPlain = value && value->kind == json::Value::Kind::String &&
-                   parseModelDType(value->text) == dtype;
-    if (isOff || isPlain || ignored.take(config.getPath(name)))
+                   parseModelDType(value->text) == context.dtype;
+    if (isOff || isPlain || context.ignored.take(config.getPath(name)))
       continue;
+    if (name == "expert_dtype" &&
+        (value->text == "fp4" || value->text == "fp8")) {
+      context.expertDType = value->text;
+      continue;
+    }
     config.error(name, config.show(name) + " = " + describeValue(*value) +
                            " states a quantization that is not supported; of "
                            "'quantization_config' " +
@@ -250,8 +498,8 @@ void refuseOtherStatements(FieldReader &config, DType dtype,
 
 /// Reads the hf_quant_config.json that ModelOpt writes beside a config.json.
 void readQuantConfigFile(const SourceText &text, Diagnostics &diags,
-                         const Family &family, QuantizationContext &context,
-                         LayerSpec &spec) {
+                         const LayerModules &modules, const StoredNames &names,
+                         QuantizationContext &context, LayerSpec &spec) {
   FailureOr<json::Value> document = json::parse(text, diags);
   if (failed(document))
     return;
@@ -261,20 +509,30 @@ void readQuantConfigFile(const SourceText &text, Diagnostics &diags,
     return;
   }
   ImportContext own{text, diags, {}};
-  FieldReader outer(own, *document, "", FieldReader::Null::IsAbsent);
+  FieldReader outer(own, *document, "", FieldReader::Null::IsAbsent,
+                    &context.ignored);
   const json::Value *object = outer.getObject("quantization");
   if (!object)
     return;
-  FieldReader reader(own, *object, "quantization.",
-                     FieldReader::Null::IsAbsent);
+  FieldReader reader = outer.getInner("quantization", *object);
   // Null means that only the KV cache is quantized.
-  if (!reader.has("quant_algo"))
-    return;
-  ExcludedModules excluded = readExceptions(reader, family, spec);
-  std::optional<QuantizationSpec> result;
-  if (!excluded.coversAll())
-    result = readModelOpt(reader, context);
-  setQuantization(result, excluded, spec);
+  if (reader.has("quant_algo"))
+    readObject(reader, readModelOpt, modules, names, context, spec);
+}
+
+/// Whether two values are equal; the order of an object's keys means nothing.
+bool isSame(const json::Value &a, const json::Value &b) {
+  if (a.kind != b.kind || a.boolean != b.boolean || a.text != b.text ||
+      a.members.size() != b.members.size() ||
+      a.elements.size() != b.elements.size())
+    return false;
+  for (auto [x, y] : llvm::zip(a.elements, b.elements))
+    if (!isSame(x, y))
+      return false;
+  return llvm::all_of(a.members, [&](const json::Member &member) {
+    const json::Member *other = b.find(member.name);
+    return other && isSame(member.value, other->value);
+  });
 }
 
 } // namespace
@@ -283,39 +541,44 @@ void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec) {
   QuantizationContext context{spec.dtype, ignored};
+  LayerModules modules(family, spec);
+  StoredNames names(overrides.tensors ? &overrides.tensors->names : nullptr,
+                    modules);
   StringRef field = "quantization_config";
   FieldReader *stated = nullptr;
+  const json::Value *statement = nullptr;
   for (FieldReader *reader : {outer, &config}) {
     if (!reader)
       continue;
-    refuseOtherStatements(*reader, spec.dtype, ignored);
+    refuseOtherStatements(*reader, context);
     const json::Value *object = reader->get(field);
-    if (!object || ignored.take(reader->getPath(field)))
+    if (!object || ignored.take(reader->getPath(field)) ||
+        (statement && isSame(*statement, *object)))
       continue;
     if (stated)
       reader->error(field, reader->show(field) +
                                " is stated twice, here and "
                                "as " +
-                               stated->show(field) + "; keep one");
+                               stated->show(field) +
+                               ", and the two differ; keep one");
     stated = reader;
+    statement = object;
     if (!reader->getObject(field))
       continue;
     FieldReader inner(reader->getContext(), *object,
-                      reader->getPath(field) + ".",
-                      FieldReader::Null::IsAbsent);
-    std::optional<ExcludedModules> excluded;
-    excluded.emplace(readExceptions(inner, family, spec));
-    std::optional<QuantizationSpec> result =
-        readMethod(inner, family, spec, context, excluded);
-    setQuantization(result, *excluded, spec);
-    spec.expertColumns = context.hasColumnOrder && spec.quantization.w13;
-    if (spec.sharedExperts)
-      spec.sharedExperts->columns =
-          context.hasColumnOrder && spec.sharedExperts->quantization.w13;
+                      reader->getPath(field) + ".", FieldReader::Null::IsAbsent,
+                      &ignored);
+    readStatement(inner, modules, names, context, spec);
   }
+  if (!stated && !context.expertDType.empty())
+    config.error(
+        "expert_dtype",
+        "'expert_dtype' needs a 'quantization_config' with quant_method "
+        "\"fp8\"");
   if (overrides.quantConfig && !stated)
     readQuantConfigFile(*overrides.quantConfig, config.getContext().diags,
-                        family, context, spec);
+                        modules, names, context, spec);
+  llvm::append_range(spec.remarks, context.remarks);
 }
 
 } // namespace moec

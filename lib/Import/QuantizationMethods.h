@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One reader per quantization tool. A reader returns the quantization of the
-// gemms and the checkpoint layout. It reports values that moec cannot honour;
-// the caller reports fields that the reader does not know.
+// One reader per quantization tool. A reader turns the tool's lists of modules
+// into rules, and says how a scheme of these rules is read. Schemes that no
+// module of the layer has are never read: a model may quantize its attention as
+// it likes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,37 +17,71 @@
 
 #include "AllowList.h"
 #include "FieldReader.h"
+#include "ModuleRules.h"
 
 namespace moec {
+
+/// How some modules are quantized.
+struct Scheme {
+  QuantizationSpec quantization;
+  /// A column may belong to any group (act-order).
+  bool hasColumnOrder = false;
+};
+
+/// The schemes of a model's modules.
+struct QuantizationMethod {
+  /// The modules that the tool's lists leave as they are come first.
+  ModuleRules rules;
+  /// Reads a scheme of the rules. Reports values that moec cannot honour; a
+  /// scheme without a quantization leaves modules as they are.
+  std::function<std::optional<Scheme>(int scheme)> read;
+};
 
 /// Context and further results of the readers.
 struct QuantizationContext {
   /// Dtype of the layer, and of the group scales of integers.
   DType dtype = DType::BF16;
   IgnoredFields &ignored;
-  /// Output: a column may belong to any group (act-order).
-  bool hasColumnOrder = false;
+  /// A model's `expert_dtype`, for the method "fp8".
+  std::string expertDType = {};
+  /// Output: what the layer computes otherwise than the configuration says.
+  std::vector<std::string> remarks = {};
 };
 
-std::optional<QuantizationSpec>
-readCompressedTensors(FieldReader &reader, QuantizationContext &context);
+void readCompressedTensors(FieldReader &reader, QuantizationContext &context,
+                           QuantizationMethod &method);
 /// Also reads the object of a hf_quant_config.json.
-std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
-                                             QuantizationContext &context);
-std::optional<QuantizationSpec> readGptq(FieldReader &reader,
-                                         QuantizationContext &context);
-std::optional<QuantizationSpec> readAwq(FieldReader &reader,
-                                        QuantizationContext &context);
-std::optional<QuantizationSpec> readBitsAndBytes(FieldReader &reader,
-                                                 QuantizationContext &context);
+void readModelOpt(FieldReader &reader, QuantizationContext &context,
+                  QuantizationMethod &method);
+void readGptq(FieldReader &reader, QuantizationContext &context,
+              QuantizationMethod &method);
+void readAwq(FieldReader &reader, QuantizationContext &context,
+             QuantizationMethod &method);
+void readAutoRound(FieldReader &reader, QuantizationContext &context,
+                   QuantizationMethod &method);
+void readQuark(FieldReader &reader, QuantizationContext &context,
+               QuantizationMethod &method);
+void readTorchAo(FieldReader &reader, QuantizationContext &context,
+                 QuantizationMethod &method);
+void readBitsAndBytes(FieldReader &reader, QuantizationContext &context,
+                      QuantizationMethod &method);
 
-/// Refuses unknown fields, since they could change the meaning of the method.
-void refuseOtherFields(FieldReader &reader, llvm::StringRef method,
-                       IgnoredFields &ignored);
+/// A method with one scheme for all modules that no rule names.
+void setOnlyScheme(QuantizationMethod &method, const Scheme &scheme);
+
+/// Refuses fields that no getter has read, since they could change the meaning
+/// of the method, unless the tool's table of keys (QuantizationKeys.h) says
+/// that the value means nothing.
+void refuseOtherFields(FieldReader &reader, llvm::StringRef tool);
 
 /// Reports the value of a field; `expected` is the supported alternative.
+/// `isRequired`: ignoring the field is no way out.
 void refuseValue(FieldReader &reader, llvm::StringRef field,
-                 const llvm::Twine &expected);
+                 const llvm::Twine &expected, bool isRequired = false);
+
+/// Adds the remark that activations of 4 bits stay in the layer's dtype,
+/// because no target multiplies them.
+void keepActivations(QuantizationContext &context, llvm::StringRef shownField);
 
 /// Type of integer group scales.
 ScaleType getScaleType(DType dtype);

@@ -63,24 +63,24 @@ std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank) {
 }
 
 std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank) {
-  std::vector<int32_t> places(spec.getNumPhysicalExperts(), -1);
-  for (auto [place, expert] : enumerate(spec.getExpertsOf(rank)))
-    places[expert] = int32_t(place);
-  return places;
+  std::vector<int32_t> indices(spec.getNumPhysicalExperts(), -1);
+  for (auto [index, expert] : enumerate(spec.getExpertsOf(rank)))
+    indices[expert] = int32_t(index);
+  return indices;
 }
 
-bool hasOwners(const LayerSpec &spec) {
+bool hasDestinations(const LayerSpec &spec) {
   return spec.parallel && spec.parallel->hasWholeExperts() &&
          spec.parallel->getNumGroups() > 1 && !spec.replicas;
 }
 
-std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank) {
-  std::vector<int32_t> owners(spec.numExperts, -1);
+std::vector<int32_t> getDestinations(const LayerSpec &spec, int64_t rank) {
+  std::vector<int32_t> destinations(spec.numExperts, -1);
   int64_t tp = spec.parallel->tp;
-  for (int64_t place = 0; place < spec.parallel->getNumGroups(); ++place)
-    for (int64_t expert : spec.getExpertsOf(place * tp + rank % tp))
-      owners[expert] = int32_t(place);
-  return owners;
+  for (int64_t index = 0; index < spec.parallel->getNumGroups(); ++index)
+    for (int64_t expert : spec.getExpertsOf(index * tp + rank % tp))
+      destinations[expert] = int32_t(index);
+  return destinations;
 }
 
 void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
@@ -95,8 +95,8 @@ void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
   }
   if (!shard.experts.empty()) {
     int64_t each = multiply(from.begin() + 1, from.end()) * bytes;
-    for (auto [place, expert] : enumerate(shard.experts))
-      std::memcpy(local + int64_t(place) * each, whole + expert * each,
+    for (auto [index, expert] : enumerate(shard.experts))
+      std::memcpy(local + int64_t(index) * each, whole + expert * each,
                   size_t(each));
     return;
   }

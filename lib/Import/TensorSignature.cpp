@@ -9,7 +9,7 @@
 
 #include "CheckpointNames.h"
 #include "GgufNames.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
 #include "moec/Import/Shards.h"
 
 #include "llvm/ADT/Twine.h"
@@ -129,8 +129,8 @@ public:
     if (spec.parallel && spec.parallel->hasWholeExperts())
       add("placement.local_ids", {spec.getNumPhysicalExperts()},
           TensorType::I32);
-    if (hasOwners(spec))
-      add(kOwnersTensor, {spec.numExperts}, TensorType::I32);
+    if (hasDestinations(spec))
+      add(kDestinationsTensor, {spec.numExperts}, TensorType::I32);
     if (spec.replicas) {
       add("replicas.physical_ids",
           {spec.numExperts, spec.replicas->maxReplicas}, TensorType::I32);
@@ -170,29 +170,13 @@ private:
         spec.getQuantization(name);
     if (!quantization)
       return addMatrix(name, std::move(shape), layerType);
-    const OperandQuantization &weight = quantization->weight;
-    ScaleGroup group = weight.getScaleGroup();
-    std::vector<int64_t> scales = shape;
-    scales.back() = group.countColumns(shape.back());
-    scales[scales.size() - 2] =
-        group.countRows(shape[shape.size() - 2], hasHalves);
-    std::vector<int64_t> globalScales(shape.begin(), shape.end() - 2);
-    globalScales.push_back(1 + hasHalves);
-    if (getElementBits(weight.storage) < 8) {
-      shape.back() /= 2;
-      add(name, std::move(shape), getTensorType(weight.storage));
-    } else {
-      addMatrix(name, std::move(shape), getTensorType(weight.storage));
+    for (TensorInfo &info : getQuantizedTensors(quantization->weight, name,
+                                                std::move(shape), hasHalves)) {
+      bool isElements = info.name == name;
+      add(info.name, std::move(info.shape), info.type);
+      if (isElements && getElementBits(quantization->weight.storage) == 8)
+        tensors.back().isStrided = spec.stridedWeights;
     }
-    add((name + "_scale").str(), scales, getTensorType(weight.scale));
-    if (weight.hasMinimum)
-      add((name + "_minimum").str(), std::move(scales),
-          getTensorType(weight.scale));
-    else if (weight.hasZeroPoint)
-      add((name + "_zero_point").str(), std::move(scales), TensorType::I8);
-    if (weight.hasGlobalScale)
-      add((name + "_global_scale").str(), std::move(globalScales),
-          TensorType::F32);
     if (quantization->activation && quantization->activation->isStatic)
       add((name + "_input_scale").str(), {1}, TensorType::F32);
   }
@@ -222,7 +206,10 @@ private:
     const RoutingSpec &routing = spec.routing;
     int64_t numRouted = spec.getNumRouted();
     if (spec.entry == Entry::Gate)
-      addMatrix("gate.weight", {numRouted, spec.hiddenSize}, layerType);
+      addMatrix(
+          "gate.weight",
+          {routing.splitGate ? 2 * numRouted : numRouted, spec.hiddenSize},
+          layerType);
     if (routing.gateBias)
       add("gate.bias", {numRouted}, TensorType::F32);
     if (routing.selectionBias)
@@ -297,6 +284,40 @@ private:
 };
 
 } // namespace
+
+std::vector<TensorInfo> getQuantizedTensors(const OperandQuantization &weight,
+                                            StringRef name,
+                                            std::vector<int64_t> shape,
+                                            bool hasHalves) {
+  std::vector<TensorInfo> tensors;
+  auto add = [&](const Twine &name, std::vector<int64_t> shape,
+                 TensorType type) {
+    TensorInfo info;
+    info.name = name.str();
+    info.shape = std::move(shape);
+    info.type = type;
+    info.role = TensorRole::Weight;
+    tensors.push_back(std::move(info));
+  };
+  ScaleGroup group = weight.getScaleGroup();
+  std::vector<int64_t> scales = shape;
+  scales.back() = group.countColumns(shape.back());
+  scales[scales.size() - 2] =
+      group.countRows(shape[shape.size() - 2], hasHalves);
+  std::vector<int64_t> globalScales(shape.begin(), shape.end() - 2);
+  globalScales.push_back(1 + hasHalves);
+  if (getElementBits(weight.storage) < 8)
+    shape.back() /= 2;
+  add(name, std::move(shape), getTensorType(weight.storage));
+  add(name + "_scale", scales, getTensorType(weight.scale));
+  if (weight.hasMinimum)
+    add(name + "_minimum", std::move(scales), getTensorType(weight.scale));
+  else if (weight.hasZeroPoint)
+    add(name + "_zero_point", std::move(scales), TensorType::I8);
+  if (weight.hasGlobalScale)
+    add(name + "_global_scale", std::move(globalScales), TensorType::F32);
+  return tensors;
+}
 
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec) {
   return SignatureBuilder(spec).build();

@@ -93,8 +93,8 @@ Expected<std::string> moec::getCompilerBuildId() {
     if (search.id.empty())
       return createStringError(
           (search.file.empty() ? "the program" : search.file) +
-          " has no build id, so that what it compiles cannot be told from what "
-          "another build does; link it with -Wl,--build-id=sha1");
+          " has no build id, so its compiled layers cannot be told from those "
+          "of another build; link it with -Wl,--build-id=sha1");
     ids += (ids.empty() ? "" : " ") + search.id;
   }
   return ids;

@@ -7,8 +7,11 @@
 
 #include "CApi.h"
 
+#include "moec/Support/Version.h"
+
 #include "moec/Package/SpecText.h"
 #include "moec/Support/Parts.h"
+#include "moec/Support/Targets.h"
 #include "moert/HostDevice.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -22,6 +25,8 @@ using moert::invalidArgument;
 using moert::Result;
 using moert::Status;
 
+const char *moejit_version(void) { return getVersionAndCommit(); }
+
 int moejit_api_version(void) { return MOEJIT_API_VERSION; }
 
 //===----------------------------------------------------------------------===//
@@ -31,15 +36,15 @@ int moejit_api_version(void) { return MOEJIT_API_VERSION; }
 static Result<JitOptions> readOptions(const moejit_options &from) {
   JitOptions options;
   if (from.target) {
-    if (Status status = checkTarget(from.target); !status)
+    options.compile.target = resolveTarget(from.target);
+    if (Status status = checkTarget(options.compile.target); !status)
       return status.withContext("moejit_options.target");
-    options.compile.target = from.target;
   }
   if (from.device_part) {
     options.compile.part = from.device_part;
     // For a present device the target is only known later.
     const PartFacts *part = findPart(from.device_part);
-    if (Status status = checkPart(from.target ? from.target
+    if (Status status = checkPart(from.target ? options.compile.target
                                   : part      ? part->architecture.str()
                                               : "",
                                   from.device_part);
@@ -117,17 +122,23 @@ Result<SourceText> moec::capi::readText(const char *call,
   if (source.entry && !(overrides.entry = symbolize<Entry>(source.entry)))
     return invalidArgument("moejit_source.entry: '" +
                            std::string(source.entry) +
-                           "' is none of gate, logits and ids");
+                           "' is not one of gate, logits and ids");
   if (source.max_tokens != 0)
     overrides.maxTokens = source.max_tokens;
   if (source.num_experts != 0)
     overrides.numExperts = source.num_experts;
   if (source.num_valid_tokens != 0)
     overrides.numValidTokens = true;
+  overrides.batchInvariant = source.batch_invariant != 0;
   if (source.layer)
     overrides.layer = *source.layer;
   if (source.parallel)
     overrides.parallel = SourceText("parallel", source.parallel);
+  for (size_t i = 0; i < source.num_ignored_fields; ++i) {
+    if (!source.ignored_fields[i])
+      return missing(call, "source->ignored_fields[i]");
+    overrides.ignoredFields.push_back(source.ignored_fields[i]);
+  }
   if (source.text)
     return SourceText(path, std::string(source.text, source.text_bytes));
   std::string messages;
@@ -184,9 +195,9 @@ moert_status *moejit_compile(moejit_compiler *compiler,
   // here.
   moert::FloatState state;
   if (!compiler->jit.hasTarget())
-    return answer(invalidArgument("moejit_compile: there is no target; set "
-                                  "moejit_options.target, as in \"sm_90a\", "
-                                  "or call moejit_load_layer for a device"));
+    return answer(invalidArgument(
+        "moejit_compile: no target is set; set moejit_options.target, as in "
+        "\"sm_90a\", or call moejit_load_layer for a device"));
   Result<JitLayer> layer =
       compile(__func__, *compiler, *source, /*device=*/nullptr);
   if (!layer)
@@ -196,9 +207,9 @@ moert_status *moejit_compile(moejit_compiler *compiler,
     return answer(bytes.status());
   *data = malloc(bytes->size());
   if (!*data)
-    return answer(
-        moert::resourceExhausted("moejit_compile: no memory for a package of " +
-                                 std::to_string(bytes->size()) + " bytes"));
+    return answer(moert::resourceExhausted(
+        "moejit_compile: out of memory for a package of " +
+        std::to_string(bytes->size()) + " bytes"));
   memcpy(*data, bytes->data(), bytes->size());
   *size = bytes->size();
   fill(report, layer->report);
@@ -210,7 +221,7 @@ void moejit_free(void *data) { free(data); }
 /// Stores what the layer needs to read a checkpoint.
 static void describe(const LayerSpec &spec, moert_layer &layer) {
   layer.decoderLayer = spec.layerIndex;
-  layer.packing = int(spec.getPacking());
+  layer.description = std::make_shared<const LayerSpec>(spec);
 }
 
 /// Makes a layer for the host directly from kernels in memory.
@@ -257,6 +268,15 @@ moert_status *moejit_device_create_host(int threads, moert_device **device) {
   *device = new moert_device();
   (*device)->device = std::move(*made);
   return nullptr;
+}
+
+moert_status *moejit_device_set_threads(moert_device *device, int threads) {
+  MOEJIT_NEEDED(device);
+  return answer(device->device->setNumThreads(threads));
+}
+
+int moejit_device_threads(const moert_device *device) {
+  return device ? device->device->numThreads() : 0;
 }
 
 moert_status *moejit_load_layer(moejit_compiler *compiler,

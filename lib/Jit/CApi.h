@@ -8,10 +8,10 @@
 #ifndef MOEC_LIB_JIT_CAPI_H
 #define MOEC_LIB_JIT_CAPI_H
 
+#include "../../runtime/src/CApi.h"
+#include "../../runtime/src/support/FloatState.h"
 #include "moec/Jit/Jit.h"
 #include "moejit/moejit.h"
-#include "runtime/src/CApi.h"
-#include "runtime/src/support/FloatState.h"
 
 struct moejit_compiler {
   explicit moejit_compiler(moec::JitOptions options)

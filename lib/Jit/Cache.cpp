@@ -7,8 +7,8 @@
 
 #include "moec/Jit/Cache.h"
 
-#include "runtime/src/support/AtomicFile.h"
-#include "runtime/src/support/RegularFile.h"
+#include "../../runtime/src/support/AtomicFile.h"
+#include "../../runtime/src/support/RegularFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -84,8 +84,9 @@ Cache::Cache(CacheOptions given,
     options.directory = getDefaultCacheDirectory();
   const std::string &path = options.directory;
   if (path.empty()) {
-    warnOnce(Trouble::Folder, "there is no home to keep compiled layers in; "
-                              "name a folder in MOEC_CACHE_DIR");
+    warnOnce(Trouble::Folder,
+             "there is no home folder for the cache of compiled layers; name a "
+             "folder in MOEC_CACHE_DIR");
     return;
   }
   std::string why;
@@ -104,8 +105,8 @@ Cache::Cache(CacheOptions given,
     return;
   warnOnce(Trouble::Folder,
            path + " " + why +
-               "; compiled layers are not kept. Name a folder of your own, "
-               "with mode 0700, in MOEC_CACHE_DIR");
+               "; compiled layers are not cached. Name your own folder, with "
+               "mode 0700, in MOEC_CACHE_DIR");
   if (folder >= 0)
     close(folder);
   folder = -1;
@@ -149,7 +150,7 @@ std::optional<Package> Cache::find(StringRef key) {
   if (std::string why = whyUnsafe(file->info); !why.empty())
     return refuse(name + " " + why);
   if (file->bytes() > options.maxBytes)
-    return refuse(name + " is larger than the cache may be");
+    return refuse(name + " is larger than the limit of the cache");
   Result<std::string> bytes =
       readAtMost(file->descriptor.get(), options.maxBytes);
   if (!bytes)
@@ -178,9 +179,9 @@ std::unique_ptr<Cache::Lock> Cache::lock(StringRef key) {
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
   range.l_len = 1;
-  uint64_t place = 0;
-  key.take_front(12).getAsInteger(16, place);
-  range.l_start = off_t(place);
+  uint64_t offset = 0;
+  key.take_front(12).getAsInteger(16, offset);
+  range.l_start = off_t(offset);
   auto deadline =
       std::chrono::steady_clock::now() +
       std::chrono::milliseconds(int64_t(options.lockPatienceSeconds * 1e3));
@@ -221,7 +222,8 @@ bool Cache::write(const std::string &name, const std::vector<uint8_t> &bytes) {
   // the first is equivalent.
   if (faccessat(folder, name.c_str(), F_OK, 0) == 0)
     return false;
-  warnOnce(Trouble::Write, status.message() + "; compiled layers are not kept");
+  warnOnce(Trouble::Write,
+           status.message() + "; compiled layers are not cached");
   return false;
 }
 

@@ -7,13 +7,13 @@
 
 #include "moec/Jit/Jit.h"
 
-#include "moec/Analysis/Schedules.h"
+#include "../../runtime/src/support/Threads.h"
 #include "moec/Compiler/CompileStep.h"
 #include "moec/Jit/BuildId.h"
 #include "moec/Jit/ParsedLayer.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
-#include "runtime/src/support/Threads.h"
+#include "moec/Schedules/Schedules.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 
@@ -41,7 +41,7 @@ Jit::Jit(JitOptions given) : options(std::move(given)) {
   llvm::Expected<std::string> id = getCompilerBuildId();
   if (!id) {
     options.warn("cache: " + llvm::toString(id.takeError()) +
-                 "; compiled layers are not kept");
+                 "; compiled layers are not cached");
     return;
   }
   buildId = *id;
@@ -51,8 +51,8 @@ Jit::Jit(JitOptions given) : options(std::move(given)) {
 moert::Status moec::checkTarget(const std::string &name) {
   if (name == "cpu")
     return invalidArgument(
-        "target 'cpu' cannot be compiled into a package: its kernels live in "
-        "the compiler's process alone; give a GPU's target, as in 'sm_90a', or "
+        "target 'cpu' cannot be compiled into a package: CPU kernels exist "
+        "only in the compiler's process; give a GPU target, as in 'sm_90a', or "
         "run the layer with moe-run");
   if (!Target::find(name))
     return invalidArgument("target '" + name + "' is unknown; accepted are " +
@@ -214,6 +214,12 @@ Result<CompileOptions> Jit::chooseOptions(StringRef architecture,
     compile.part.clear();
     return compile;
   }
+  // A part alone stands for the code that it runs best.
+  const PartFacts *part = findPart(compile.part);
+  if (!compile.isGpu() && part)
+    compile.target = part->architecture.str();
+  if (!compile.isGpu() && !compile.part.empty())
+    return invalidArgument("part " + whyNotPart(compile.target, compile.part));
   if (moert::Status status = checkTarget(compile.target); !status)
     return status;
   if (device && compile.part.empty())

@@ -6,10 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Package/BuildPackage.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/Device.h"
 
-#include "moec/Analysis/Schedules.h"
 #include "moec/Package/SpecText.h"
+#include "moec/Schedules/Schedules.h"
+#include "moec/Support/Version.h"
 #include "moec/Target/NVPTX.h"
 #include "moert/GpuTarget.h"
 
@@ -26,20 +27,20 @@ moec::buildPackage(ModuleOp module, const std::optional<LayerSpec> &spec,
                    const CompileOptions &options,
                    ArrayRef<std::string> architectures) {
   if (!options.isGpu())
-    return module.emitError("kernels of target 'cpu' cannot be packed: they "
-                            "live in the compiler's process alone; give a "
-                            "GPU, as in --target=sm_90a, or run the layer "
-                            "with moe-run");
+    return module.emitError(
+        "target 'cpu' cannot be compiled into a package: CPU kernels exist "
+        "only in the compiler's process; give a GPU, as in --target=sm_90a, or "
+        "run the layer with moe-run");
   if (!architectures.empty() && getAssembler(options.assembler).empty())
-    return module.emitError("cubins were asked for, and there is no ptxas; "
-                            "name it in the environment variable MOEC_PTXAS, "
-                            "or leave the driver to assemble the PTX");
+    return module.emitError(
+        "cubins need ptxas, which was not found; name it in the environment "
+        "variable MOEC_PTXAS, or let the driver assemble the PTX");
   FailureOr<CompiledGpuLayer> compiled =
       compileForGpu(module, options, architectures);
   if (failed(compiled))
     return failure();
   moert::Package package;
-  package.producer = "moec " MOEC_VERSION;
+  package.producer = std::string("moec ") + getVersion();
   if (spec) {
     package.spec = printLayerSpec(*spec);
     package.modelType = spec->modelType;
@@ -73,25 +74,6 @@ moec::chooseArchitectures(const CompileOptions &options,
   if (architecture.empty() || (target && target->suffix))
     return {options.target};
   return {architecture.str()};
-}
-
-std::string moec::chooseTarget(StringRef architecture) {
-  std::optional<GpuTarget> device = GpuTarget::parse(architecture.str());
-  std::string best;
-  int bestRank = -1;
-  if (!device)
-    return best;
-  for (StringRef name : Target::getNames()) {
-    std::optional<GpuTarget> target = GpuTarget::parse(name.str());
-    if (!target || !target->runsOn(*device))
-      continue;
-    int rank = target->number() * 2 + (target->suffix != 0);
-    if (rank > bestRank) {
-      best = name.str();
-      bestRank = rank;
-    }
-  }
-  return best;
 }
 
 std::string moec::choosePart(StringRef target, const moert::Device &device) {

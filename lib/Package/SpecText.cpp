@@ -45,6 +45,7 @@ void printRouting(const RoutingSpec &routing, Fields fields) {
   fields.addEnum("score", routing.score, none.score);
   fields.addEnum("select", routing.select, none.select);
   fields.add("gate_bias", routing.gateBias, false);
+  fields.add("split_gate", routing.splitGate, false);
   fields.add("selection_bias", routing.selectionBias, false);
   fields.add("expert_scale", routing.expertScale, false);
   fields.add("num_groups", routing.numGroups, none.numGroups);
@@ -170,6 +171,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.add("padding_mask", spec.paddingMask, false);
   fields.add("record_ids", spec.recordIds, false);
   fields.add("record_load", spec.recordLoad, false);
+  fields.add("batch_invariant", spec.batchInvariant, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);
   fields.addIfSet("latent_size", spec.latentSize);
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);

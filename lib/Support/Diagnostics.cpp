@@ -7,9 +7,9 @@
 
 #include "moec/Support/Diagnostics.h"
 
+#include "../../runtime/src/support/RegularFile.h"
+#include "../../runtime/src/support/Text.h"
 #include "moec/Support/ReadBytes.h"
-#include "runtime/src/support/RegularFile.h"
-#include "runtime/src/support/Text.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ LineColumn SourceText::getLineColumn(uint32_t offset) const {
 bool Diagnostics::count() {
   ++numErrors;
   if (numErrors == kMaxErrors + 1)
-    os << "error: too many errors, the others are not shown\n";
+    os << "error: too many errors; further ones are not shown\n";
   return numErrors <= kMaxErrors;
 }
 

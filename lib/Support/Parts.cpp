@@ -152,8 +152,10 @@ static constexpr PartFacts kParts[] = {
 llvm::ArrayRef<PartFacts> moec::getParts() { return kParts; }
 
 const PartFacts *moec::findPart(StringRef name) {
-  const PartFacts *found = llvm::find_if(
-      kParts, [&](const PartFacts &part) { return part.name == name; });
+  // "h100" is short for "h100-sxm".
+  const PartFacts *found = llvm::find_if(kParts, [&](const PartFacts &part) {
+    return part.name == name || part.name.split('-').first == name;
+  });
   return found == std::end(kParts) ? nullptr : found;
 }
 
@@ -195,7 +197,8 @@ std::string moec::whyNotPart(StringRef target, StringRef name) {
       listParts([&](const PartFacts &other) { return runsOn(target, other); });
   return "'" + name.str() + "' does not run code for target '" + target.str() +
          "'; give target '" + part->architecture.str() + "'" +
-         (accepted.empty() ? ", or no part" : ", or one of " + accepted);
+         (accepted.empty() ? ", or leave out the part"
+                           : ", or one of " + accepted);
 }
 
 const PartFacts *moec::findPartOfDevice(StringRef target,

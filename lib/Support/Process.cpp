@@ -109,7 +109,7 @@ public:
     bool isOpen = true;
     while (!hasEnded) {
       if (Clock::now() >= deadline)
-        return fail(program, "was stopped: it did not end within {0} s",
+        return fail(program, "was stopped because it did not end within {0} s",
                     timeoutSeconds);
       if (isOpen)
         isOpen = readMore(sliceMs);
@@ -122,8 +122,8 @@ public:
     }
     if (!isKnown)
       return fail(program,
-                  "has ended with a status that is not known here: this "
-                  "process ignores SIGCHLD or has waited for it elsewhere");
+                  "has ended with an unknown status: this process ignores "
+                  "SIGCHLD or has waited for the child elsewhere");
     if (WIFSIGNALED(status))
       return fail(program, "was killed by signal {0} ({1})", WTERMSIG(status),
                   strsignal(WTERMSIG(status)));

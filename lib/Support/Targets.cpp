@@ -7,11 +7,13 @@
 
 #include "moec/Support/Targets.h"
 
+#include "moert/GpuTarget.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace moec;
 using llvm::StringRef;
+using moert::GpuTarget;
 
 static constexpr TargetFacts kTargets[] = {
 #define MOEC_TARGET(ARCHITECTURE, ...)                                         \
@@ -31,6 +33,30 @@ const TargetFacts *moec::findTarget(StringRef name) {
   const TargetFacts *found = llvm::find_if(
       kTargets, [&](const TargetFacts &target) { return target.name == name; });
   return found == std::end(kTargets) ? nullptr : found;
+}
+
+std::string moec::chooseTarget(StringRef architecture) {
+  std::optional<GpuTarget> device = GpuTarget::parse(architecture.str());
+  std::string best;
+  int bestRank = -1;
+  if (!device)
+    return best;
+  for (const TargetFacts &facts : kTargets) {
+    std::optional<GpuTarget> target = GpuTarget::parse(facts.name.str());
+    if (!target || !target->runsOn(*device))
+      continue;
+    int rank = target->number() * 2 + (target->suffix != 0);
+    if (rank > bestRank) {
+      best = facts.name.str();
+      bestRank = rank;
+    }
+  }
+  return best;
+}
+
+std::string moec::resolveTarget(StringRef name) {
+  std::string chosen = findTarget(name) ? std::string() : chooseTarget(name);
+  return chosen.empty() ? name.str() : chosen;
 }
 
 StringRef moec::getTargetChoices() { return kChoices.drop_front(); }

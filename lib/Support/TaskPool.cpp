@@ -7,7 +7,7 @@
 
 #include "moec/Support/TaskPool.h"
 
-#include "runtime/src/support/Threads.h"
+#include "../../runtime/src/support/Threads.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Threading.h"
 

@@ -7,7 +7,7 @@
 
 #include "DescribeLayer.h"
 
-#include "moec/Analysis/QuantSupport.h"
+#include "moec/Schedules/QuantSupport.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -36,13 +36,13 @@ static void describeExperts(const LayerSpec &spec, raw_ostream &os) {
              : parallel->placement == ExpertPlacement::Listed ? "by a list"
                                                               : "round robin");
     else
-      os << ", a part of every expert on each";
+      os << ", a slice of every expert on each";
     os << "\n";
   }
   if (spec.replicas)
     os << "replicas: " << spec.replicas->numPhysicalExperts
-       << " physical experts, of each expert " << spec.replicas->maxReplicas
-       << " at most\n";
+       << " physical experts, at most " << spec.replicas->maxReplicas
+       << " replicas of each expert\n";
 }
 
 void moec::describeLayer(const LayerSpec &spec, raw_ostream &os) {
@@ -81,14 +81,14 @@ void moec::describeLayer(const LayerSpec &spec, raw_ostream &os) {
   printWrapped(text, os);
 }
 
-size_t moec::describeWays(ModuleOp module, const Target &target,
-                          raw_ostream &os) {
-  llvm::SetVector<std::tuple<moe::QuantAttr, moe::QuantAttr, moe::WayAttr>>
+size_t moec::describeStrategies(ModuleOp module, const Target &target,
+                                raw_ostream &os) {
+  llvm::SetVector<std::tuple<moe::QuantAttr, moe::QuantAttr, moe::StrategyAttr>>
       kinds;
-  module.walk([&](tile::ContractOp op) {
-    if (op.getWay())
-      kinds.insert(
-          {op.getInputQuantAttr(), op.getWeightQuantAttr(), op.getWayAttr()});
+  module.walk([&](tile::GemmOp op) {
+    if (op.getStrategy())
+      kinds.insert({op.getInputQuantAttr(), op.getWeightQuantAttr(),
+                    op.getStrategyAttr()});
   });
   auto show = [&](moe::QuantAttr quant) {
     std::string text;
@@ -101,24 +101,24 @@ size_t moec::describeWays(ModuleOp module, const Target &target,
       line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
     return text;
   };
-  for (auto [input, weight, way] : kinds)
-    os << "product of " << show(input) << " and " << show(weight) << ": "
-       << stringifyWay(way.getValue()) << ", "
-       << getReason(target, way.getValue()) << "\n";
+  for (auto [input, weight, strategy] : kinds)
+    os << "gemm of " << show(input) << " and " << show(weight) << ": "
+       << stringifyStrategy(strategy.getValue()) << ", "
+       << getReason(target, strategy.getValue()) << "\n";
   llvm::SetVector<moe::QuantAttr> kept;
   module.walk([&](tile::QuantizeOp op) {
     if (moe::areKeptAsBF16(op.getQuant()))
       kept.insert(op.getQuant());
   });
   for (moe::QuantAttr quant : kept)
-    os << "rows of " << show(quant) << ": kept as bf16, " << getReasonForBF16()
-       << "\n";
+    os << "rows of " << show(quant) << ": dequantized to bf16, "
+       << getReasonForBF16() << "\n";
   return kinds.size();
 }
 
 int64_t moec::findTopK(ModuleOp module) {
   int64_t found = 1;
-  module.walk([&](tile::RankOp op) {
+  module.walk([&](tile::SortByExpertOp op) {
     found = cast<MemRefType>(op.getIds().getType()).getDimSize(1);
   });
   return found;

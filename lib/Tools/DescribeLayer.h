@@ -9,8 +9,8 @@
 #define MOEC_LIB_TOOLS_DESCRIBELAYER_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "moec/Analysis/Schedules.h"
 #include "moec/Import/LayerSpec.h"
+#include "moec/Schedules/Schedules.h"
 
 namespace moec {
 
@@ -19,8 +19,8 @@ void describeLayer(const LayerSpec &spec, llvm::raw_ostream &os);
 
 /// Prints a line for each kind of gemm with quantized operands: the target's
 /// strategy for it, and the reason. Returns the number of lines.
-size_t describeWays(mlir::ModuleOp module, const Target &target,
-                    llvm::raw_ostream &os);
+size_t describeStrategies(mlir::ModuleOp module, const Target &target,
+                          llvm::raw_ostream &os);
 
 /// Experts per token, taken from the ranking op of a module at level tile; 1
 /// without such an op.

@@ -13,8 +13,8 @@
 #include "ExplainTimes.h"
 #include "PhaseWork.h"
 #include "TextTable.h"
-#include "moec/Analysis/ConfigText.h"
 #include "moec/Compiler/PlanData.h"
+#include "moec/Schedules/ConfigText.h"
 #include "moec/Transforms/LaunchRewrites.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"
@@ -48,8 +48,8 @@ public:
     explainSummary(program, data, findTopK(module), target, maxLines - 6, os);
     os << "\nworkspace in bytes:";
     printBytes();
-    os << "\n--explain=all has each launch, its work and time, and the configs "
-          "that were not taken, with the reason\n";
+    os << "\n--explain=all prints each launch with its work and time, and the "
+          "rejected configs with the reason\n";
   }
 
   void print() {
@@ -109,7 +109,7 @@ private:
   }
 
   void printWork(ArrayRef<int64_t> counts) {
-    os << "\nwork at least: million operations / MiB touched, experts equally "
+    os << "\nleast work: million operations / MiB touched, experts equally "
           "likely\n";
     TextTable::Row names{"phase"};
     for (int64_t tokens : counts)
@@ -198,7 +198,13 @@ LogicalResult moec::explainLayer(ModuleOp module,
     return failure();
   if (spec)
     describeLayer(*spec, os);
-  size_t numLines = describeWays(module, target, os);
+  size_t numLines = describeStrategies(module, target, os);
+  // Differences between the layer and its configuration.
+  for (const std::string &remark :
+       spec ? spec->remarks : std::vector<std::string>()) {
+    os << "remark: " << remark << "\n";
+    ++numLines;
+  }
   // IR may be at level tile already, where no rewrite runs.
   if (spec && options.isGpu())
     numLines += describeRewrites(options, os);

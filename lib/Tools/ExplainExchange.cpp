@@ -7,11 +7,11 @@
 
 #include "ExplainExchange.h"
 
+#include "../../runtime/src/plan/GatheredResults.h"
 #include "PhaseTime.h"
 #include "TextTable.h"
-#include "moec/Analysis/ExchangeTime.h"
+#include "moec/Schedules/ExchangeTime.h"
 #include "moert/PeerCommunicator.h"
-#include "runtime/src/plan/GatheredResults.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -111,24 +111,22 @@ size_t ExchangeTable::print() {
   bool runsKernels = llvm::any_of(steps.steps, [](const moert::Step &step) {
     return step.kind == moert::Step::Kind::Collective && step.kernel >= 0;
   });
-  os << llvm::formatv("\nbetween ranks, {0} tokens each: what one sends to the "
-                      "others, {1}which "
-                      "launches may run beside it{2}\n",
-                      tokens / data.mesh.tokenRanks(),
-                      device ? "what NCCL is expected to take, " : "",
-                      runsKernels ? ";" : "");
+  os << llvm::formatv(
+      "\nbetween ranks, {0} tokens each: data that a rank sends to the others, "
+      "{1}launches that may run at the same time{2}\n",
+      tokens / data.mesh.tokenRanks(), device ? "expected time of NCCL, " : "",
+      runsKernels ? ";" : "");
   if (runsKernels)
-    os << llvm::formatv(
-        "through peers' memory a kernel moves rows; copy engines do where a "
-        "rank "
-        "sends {0} MiB of a tensor to each other one and a launch is beside\n",
-        moert::kLeastCopiedBytes >> 20);
+    os << llvm::formatv("through peer memory a kernel moves rows; copy engines "
+                        "do if a rank sends {0} MiB of a tensor to each other "
+                        "rank and a launch runs beside\n",
+                        moert::kLeastCopiedBytes >> 20);
   TextTable table({"collective", " MiB sent", "  NCCL us", " peers us",
-                   "copied, tokens of a rank", "beside it"});
+                   "copied, tokens per rank", "beside it"});
   SmallVector<TextTable::Row> rows;
-  SmallVector<size_t> places;
+  SmallVector<size_t> indices;
   // Width left of 140 columns after the fixed columns and their separators.
-  size_t room = 140 - 2 - 3 * (9 + 2);
+  size_t width = 140 - 2 - 3 * (9 + 2);
   size_t nameWidth = 0, copiesWidth = 0;
   for (auto [index, step] : llvm::enumerate(steps.steps)) {
     if (step.kind != moert::Step::Kind::Collective)
@@ -142,16 +140,16 @@ size_t ExchangeTable::print() {
       peersUs = llvm::formatv(
           "{0,9:f1}", predictPeerExchange(collective, tokens, *device).us);
     double bytes = getMovedBytes(collective, tokens);
-    places.push_back(index);
+    indices.push_back(index);
     rows.push_back({getName(collective),
                     llvm::formatv("{0,9:f2}", bytes / (1 << 20)), us, peersUs,
                     runsKernels ? describeCopies(index) : "", ""});
     nameWidth = std::max(nameWidth, rows.back()[0].size() + 2);
     copiesWidth = std::max(copiesWidth, rows.back()[4].size() + 2);
   }
-  room -= std::min(room, nameWidth + std::max<size_t>(copiesWidth, 26));
-  for (auto [row, place] : llvm::zip(rows, places)) {
-    row.back() = describeBeside(place, room);
+  width -= std::min(width, nameWidth + std::max<size_t>(copiesWidth, 26));
+  for (auto [row, index] : llvm::zip(rows, indices)) {
+    row.back() = describeBeside(index, width);
     table.addRow(std::move(row));
   }
   table.print(os);

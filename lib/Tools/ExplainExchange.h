@@ -8,8 +8,8 @@
 #ifndef MOEC_LIB_TOOLS_EXPLAINEXCHANGE_H
 #define MOEC_LIB_TOOLS_EXPLAINEXCHANGE_H
 
-#include "moec/Analysis/Device.h"
 #include "moec/Dialect/Plan/Plan.h"
+#include "moec/Schedules/Device.h"
 #include "moert/Plan.h"
 
 namespace moec {

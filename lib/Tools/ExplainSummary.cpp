@@ -7,11 +7,12 @@
 
 #include "ExplainSummary.h"
 
+#include "../../runtime/src/plan/BatchHalves.h"
+#include "ExpectedRun.h"
 #include "ExplainExchange.h"
-#include "PhaseWork.h"
+#include "ExplainSumOrders.h"
 #include "TextTable.h"
-#include "moec/Analysis/ConfigText.h"
-#include "runtime/src/plan/BatchHalves.h"
+#include "moec/Schedules/ConfigText.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -39,6 +40,7 @@ public:
   void print() {
     os << "\n";
     size_t lines = 1 + (device ? printTimes() : printWork());
+    lines += explainSumOrders(data, os);
     lines += explainExchange(variants.back(), data, device, os);
     lines += device ? printHalves() : 0;
     printProducts(maxLines - std::min(maxLines, lines));
@@ -53,9 +55,7 @@ private:
   size_t printHalves();
   void printProducts(size_t lines);
   /// Microseconds, share of the floor, and bound of all phases in sequence.
-  std::array<std::string, 3> getTime(plan::VariantOp variant,
-                                     ArrayRef<LaunchedPhase> phases,
-                                     int64_t tokens);
+  std::array<std::string, 3> getTime(plan::VariantOp variant, int64_t tokens);
 
   SmallVector<plan::VariantOp> variants;
   const moert::Plan &data;
@@ -68,45 +68,27 @@ private:
 };
 
 std::array<std::string, 3> Summary::getTime(plan::VariantOp variant,
-                                            ArrayRef<LaunchedPhase> phases,
                                             int64_t tokens) {
-  double us = 0, floorUs = 0;
-  // Time per bound; the largest one is shown.
-  llvm::MapVector<StringRef, double> bounds;
-  for (const LaunchedPhase &phase : phases) {
-    Prediction prediction = predictPhase(phase, tokens, topK, target, *device);
-    us += prediction.us;
-    floorUs += prediction.floorUs;
-    bounds[getBound(prediction)] += prediction.us;
-  }
-  for (auto collective : variant.getBody().getOps<plan::CollectiveOp>()) {
-    Prediction prediction = predictCollective(collective, tokens, *device);
-    us += prediction.us;
-    floorUs += prediction.floorUs;
-    bounds["link"] += prediction.us;
-  }
-  StringRef bound = llvm::max_element(bounds, llvm::less_second())->first;
-  return {llvm::formatv("{0,9:f1}", us),
-          llvm::formatv("{0,10:f0} %", us > 0 ? 100 * floorUs / us : 0),
-          bound.str()};
+  ExpectedRun run = expectRun(variant, tokens, topK, target, device);
+  return {llvm::formatv("{0,9:f1}", run.us.value_or(0)),
+          llvm::formatv("{0,10:f0} %", run.getFloorPercent()), run.bound.str()};
 }
 
 size_t Summary::printTimes() {
   bool isMeasured = device->isMeasured();
   bool isLeast = llvm::any_of(variants, [&](plan::VariantOp variant) {
     return llvm::any_of(getLaunchedPhases(variant), [&](auto &phase) {
-      return isa<tile::ContractOp>(phase.op) && !findModelled(phase, target);
+      return isa<tile::GemmOp>(phase.op) && !findModelled(phase, target);
     });
   });
   os << "expected on " << device->describe() << (isMeasured ? " " : ",\n")
-     << "in microseconds, launches one after the other, experts equally "
-        "likely;\nof the floor: what the least bytes or operations would take "
-        "at "
+     << "in microseconds, launches in sequence, experts equally likely;\nof "
+        "the floor: fraction of the time that the least bytes or operations "
+        "take at "
      << (isMeasured ? "the device's measured rates\n"
                     : "rates scaled by the data sheets\n");
   if (isLeast)
-    os << "some products have no model of their time: what they take at least "
-          "counts\n";
+    os << "some gemms have no cost model: their least time counts\n";
   TextTable table({"tokens", "launches", "   least", "       us",
                    "of the floor", "bound by", "    most", "       us",
                    "of the floor", "bound by"});
@@ -120,7 +102,7 @@ size_t Summary::printTimes() {
                        llvm::formatv("{0,8}", launches)};
     for (int64_t tokens : {min, max}) {
       row.push_back(llvm::formatv("{0,8}", "T=" + std::to_string(tokens)));
-      llvm::append_range(row, getTime(variant, phases, tokens));
+      llvm::append_range(row, getTime(variant, tokens));
     }
     table.addRow(std::move(row));
   }
@@ -149,25 +131,25 @@ size_t Summary::printHalves() {
         us += predictCollective(collective, tokens, *device).us;
     return us;
   };
-  moert::BatchHalves cut = moert::cutBatch(data, data.maxTokens);
+  moert::BatchHalves split = moert::splitBatch(data, data.maxTokens);
   // The first half's gathers and the second half's sums overlap with nothing.
-  double halves = getLaunches(cut[0]) + getLaunches(cut[1]) +
-                  getExchange(cut[0], /*gathers=*/true) +
-                  getExchange(cut[1], /*gathers=*/false);
+  double halves = getLaunches(split[0]) + getLaunches(split[1]) +
+                  getExchange(split[0], /*gathers=*/true) +
+                  getExchange(split[1], /*gathers=*/false);
   double whole = getLaunches(data.maxTokens) +
                  getExchange(data.maxTokens, /*gathers=*/true) +
                  getExchange(data.maxTokens, /*gathers=*/false);
   os << llvm::formatv(
-      "in two micro-batches (moe-run --micro-batches-from), of which one "
-      "exchanges beside the other's launches: {0:f1} us, as a whole {1:f1}\n",
+      "as two micro-batches (moe-run --micro-batches-from), one exchanging "
+      "while the other computes: {0:f1} us, as one batch {1:f1}\n",
       halves, whole);
   return 1;
 }
 
 size_t Summary::printWork() {
-  os << "work at least, experts equally likely (no expected times: no rates of "
-        "target "
-     << target.name << " are known)\n";
+  os << "least work, experts equally likely (no expected times: the rates are "
+        "unknown for target "
+     << target.name << ")\n";
   TextTable table(
       {"tokens", "launches", "       T", "million operations", "MiB touched"});
   size_t numRows = 0;
@@ -185,12 +167,7 @@ size_t Summary::printWork() {
     counts.push_back(max);
     numRows += counts.size();
     for (int64_t tokens : counts) {
-      Work total;
-      for (const LaunchedPhase &phase : phases) {
-        Work work = getWork(phase.op, topK, tokens);
-        total.operations += work.operations;
-        total.bytes += work.bytes;
-      }
+      Work total = expectRun(variant, tokens, topK, target, device).work;
       table.addRow({range, llvm::formatv("{0,8}", launches),
                     llvm::formatv("{0,8}", tokens),
                     llvm::formatv("{0,18:f1}", total.operations / 1e6),
@@ -213,7 +190,7 @@ void Summary::printProducts(size_t lines) {
     auto max = int64_t(variant.getMaxTokens());
     for (const LaunchedPhase &phase : getLaunchedPhases(variant)) {
       auto config = phase.op->getAttrOfType<tile::ConfigAttr>("config");
-      if (!isa<tile::ContractOp>(phase.op) || !config)
+      if (!isa<tile::GemmOp>(phase.op) || !config)
         continue;
       auto [found, isNew] = products.insert(
           {phase.op, {phase.name, printConfig(config), min, max}});
@@ -222,18 +199,18 @@ void Summary::printProducts(size_t lines) {
     }
   }
   // Reserved: a blank line, the column names, and the count of omitted rows.
-  size_t room = lines > 3 ? lines - 3 : 0;
-  if (products.empty() || room == 0)
+  size_t limit = lines > 3 ? lines - 3 : 0;
+  if (products.empty() || limit == 0)
     return;
   TextTable table({"product", "tokens", "config"});
   for (const auto &[op, product] :
-       llvm::ArrayRef(products.begin(), products.end()).take_front(room))
+       llvm::ArrayRef(products.begin(), products.end()).take_front(limit))
     table.addRow(
         {product.name, showTokens(product.min, product.max), product.config});
   os << "\n";
   table.print(os);
-  if (products.size() > room)
-    os << "  and " << products.size() - room << " more\n";
+  if (products.size() > limit)
+    os << "  and " << products.size() - limit << " more\n";
 }
 
 } // namespace

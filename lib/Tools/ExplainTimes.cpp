@@ -7,10 +7,11 @@
 
 #include "ExplainTimes.h"
 
+#include "ExpectedRun.h"
 #include "TextTable.h"
-#include "moec/Analysis/ConfigText.h"
-#include "moec/Analysis/Cost.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/ConfigText.h"
+#include "moec/Schedules/Cost.h"
+#include "moec/Schedules/Device.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
@@ -49,7 +50,7 @@ private:
   }
   /// Whether it is one of two joined gemms, which share one pipeline.
   static bool isJoined(const LaunchedPhase &phase) {
-    auto product = dyn_cast<tile::ContractOp>(phase.op);
+    auto product = dyn_cast<tile::GemmOp>(phase.op);
     return product && (product.getSignals() || product.getAwaits());
   }
   /// The joined gemm that awaits this one; null if there is none.
@@ -57,7 +58,6 @@ private:
   /// The launch for the groups with fewer rows than this launch takes; null if
   /// there is none.
   const LaunchedPhase *findOthers(const LaunchedPhase &large) const;
-  Prediction predict(const LaunchedPhase &phase, int64_t tokens);
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
   void printLargeGroups(const LaunchedPhase &large,
                         const LaunchedPhase &others);
@@ -76,11 +76,11 @@ private:
 };
 
 const LaunchedPhase *TimeTable::findSecond(const LaunchedPhase &first) const {
-  auto product = dyn_cast<tile::ContractOp>(first.op);
+  auto product = dyn_cast<tile::GemmOp>(first.op);
   if (!product || !product.getSignals())
     return nullptr;
   const auto *found = llvm::find_if(phases, [&](const LaunchedPhase &phase) {
-    auto other = dyn_cast<tile::ContractOp>(phase.op);
+    auto other = dyn_cast<tile::GemmOp>(phase.op);
     return phase.launch == first.launch && other &&
            other.getAwaits() == product.getSignals();
   });
@@ -88,12 +88,12 @@ const LaunchedPhase *TimeTable::findSecond(const LaunchedPhase &first) const {
 }
 
 const LaunchedPhase *TimeTable::findOthers(const LaunchedPhase &large) const {
-  auto product = dyn_cast<tile::ContractOp>(large.op);
+  auto product = dyn_cast<tile::GemmOp>(large.op);
   if (!product || !product.getMinGroupRows() || !findModelled(large))
     return nullptr;
   plan::LaunchOp launch = large.launch;
   const auto *found = llvm::find_if(phases, [&](const LaunchedPhase &phase) {
-    auto other = dyn_cast<tile::ContractOp>(phase.op);
+    auto other = dyn_cast<tile::GemmOp>(phase.op);
     plan::LaunchOp before = phase.launch;
     return other && other.getMaxGroupRows() && findModelled(phase) &&
            before.getOuts().front() == launch.getOuts().front();
@@ -101,13 +101,9 @@ const LaunchedPhase *TimeTable::findOthers(const LaunchedPhase &large) const {
   return found == phases.end() ? nullptr : found;
 }
 
-Prediction TimeTable::predict(const LaunchedPhase &phase, int64_t tokens) {
-  return predictPhase(phase, tokens, topK, target, device);
-}
-
 void TimeTable::printTimes() {
   os << "\nexpected on " << device.describe()
-     << ": us / floor us, share of the floor, what bounds it\n";
+     << ": us / floor us, fraction of the floor, bound\n";
   TextTable::Row names{"phase"};
   for (int64_t tokens : counts)
     names.push_back(llvm::formatv("{0,9}", "T=" + std::to_string(tokens)));
@@ -117,40 +113,24 @@ void TimeTable::printTimes() {
     return llvm::formatv("{0,9:f1} / {1,7:f1} {2,3:f0} % {3}", us, floorUs,
                          100 * floorUs / us, bound);
   };
-  SmallVector<Prediction> totals(counts.size());
-  auto addRow = [&](std::string name, auto predictAt, auto getBoundOf) {
-    TextTable::Row row{std::move(name)};
-    for (auto [total, tokens] : llvm::zip(totals, counts)) {
-      Prediction prediction = predictAt(tokens);
-      total.us += prediction.us;
-      total.floorUs += prediction.floorUs;
-      row.push_back(
-          getCell(prediction.us, prediction.floorUs, getBoundOf(prediction)));
+  SmallVector<ExpectedRun> runs;
+  for (int64_t tokens : counts)
+    runs.push_back(expectRun(variant, tokens, topK, target, &device));
+  for (auto [i, first] : llvm::enumerate(runs.front().steps)) {
+    TextTable::Row row{first.name};
+    for (const ExpectedRun &run : runs) {
+      const ExpectedStep &step = run.steps[i];
+      row.push_back(getCell(step.time->us, step.time->floorUs, step.bound));
     }
     table.addRow(std::move(row));
-  };
-  const LaunchedPhase *next = phases.begin();
-  for (Operation &step : variant.getBody().front()) {
-    if (auto collective = dyn_cast<plan::CollectiveOp>(step))
-      addRow(
-          getName(collective),
-          [&](int64_t tokens) {
-            return predictCollective(collective, tokens, device);
-          },
-          [](const Prediction &) { return StringRef("link"); });
-    for (; next != phases.end() && next->launch == &step; ++next)
-      addRow(
-          next->name +
-              describeColumns(plan::LaunchOp(next->launch).getColumns()),
-          [&](int64_t tokens) { return predict(*next, tokens); }, getBound);
   }
-  TextTable::Row all{"one after the other"};
-  for (const Prediction &total : totals)
-    all.push_back(getCell(total.us, total.floorUs, ""));
+  TextTable::Row all{"in sequence"};
+  for (const ExpectedRun &run : runs)
+    all.push_back(getCell(*run.us, run.floorUs, ""));
   table.addRow(std::move(all));
   table.print(os);
   for (auto collective : variant.getBody().getOps<plan::CollectiveOp>())
-    os << describeOwners(collective) << describeReplaced(collective);
+    os << describeDestinations(collective) << describeReplaced(collective);
 }
 
 void TimeTable::printChoices(ToldKernels &told) {
@@ -184,16 +164,16 @@ void TimeTable::printJoined(const LaunchedPhase &first,
                             const LaunchedPhase &second) {
   os << "\n"
      << first.name << " and " << second.name
-     << " are one kernel: one ring of stages and one table of tiles serve\n"
-        "both, so that their configs differ in n and map_rows alone; "
-        "--disable=join-products tells of each apart\n";
+     << " are one kernel with one pipeline and one tile table,\nso their "
+        "configs differ only in block_n and map_rows; "
+        "--disable=join-products explains each alone\n";
 }
 
 /// Prints the purpose of a launch that has no work while experts are equally
 /// likely.
 void TimeTable::printLargeGroups(const LaunchedPhase &large,
                                  const LaunchedPhase &others) {
-  auto product = cast<tile::ContractOp>(large.op);
+  auto product = cast<tile::GemmOp>(large.op);
   tile::KernelOp kernel = large.kernel;
   std::unique_ptr<CostModel> model =
       findModelled(large)->costModel(product, kernel.getLoadAttr(), target);
@@ -204,12 +184,12 @@ void TimeTable::printLargeGroups(const LaunchedPhase &large,
         .us;
   };
   os << "\n"
-     << large.name << " takes the groups with " << *product.getMinGroupRows()
+     << large.name << " computes the groups with " << *product.getMinGroupRows()
      << " rows or more, " << others.name << " all others;\n"
      << llvm::formatv(
-            "with all tokens at the same experts it takes {0:f1} us "
-            "at T={1}, in the other's config {2:f1} us; "
-            "--disable=split-large-groups\nlets one launch take all\n",
+            "with all tokens at the same experts it takes {0:f1} us at T={1}, "
+            "with the other's config {2:f1} us;\nwith "
+            "--disable=split-large-groups one launch computes all groups\n",
             getTime(large.op), counts.back(), getTime(others.op));
 }
 
@@ -278,13 +258,13 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
   for (auto &[reason, configs] : reasons) {
     if (++count > shown)
       break;
-    os << "  cannot be: " << printConfig(configs.front());
+    os << "  illegal: " << printConfig(configs.front());
     if (configs.size() > 1)
       os << " and " << configs.size() - 1 << " more";
     os << ": " << reason << "\n";
   }
   if (reasons.size() > shown)
-    os << "  cannot be: " << reasons.size() - shown << " more reasons\n";
+    os << "  illegal: " << reasons.size() - shown << " more reasons\n";
 }
 
 } // namespace

@@ -11,12 +11,14 @@
 #include "moec/Package/BuildPackage.h"
 #include "moec/Support/PooledContext.h"
 #include "moec/Support/ReadBytes.h"
-#include "moec/Tools/Explain.h"
+#include "moec/Tools/Expect.h"
 #include "moec/Tools/PrintLayer.h"
 #include "moec/Tools/ReportLayer.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
 
 using namespace mlir;
 using namespace moec;
@@ -24,13 +26,16 @@ using namespace moec;
 namespace cl = llvm::cl;
 
 namespace {
+/// What --explain prints.
+enum class Explained { Summary, All, Json };
+
 struct Options : ToolOptions {
   Options() : ToolOptions("moe-compile") {}
 
   WordOption<LayerForm> emit{
-      "emit", cl::desc("What to print"),
+      "emit", cl::desc("Level of IR to print"),
       cl::values(clEnumValN(LayerForm::Spec, "spec",
-                            "the layer in JSON, with every default resolved"),
+                            "the layer in JSON, with all defaults filled in"),
                  clEnumValN(LayerForm::Moe, "moe", "the layer as one op"),
                  clEnumValN(LayerForm::Plan, "plan",
                             "launches over buffers, kernels on tensors"),
@@ -38,9 +43,9 @@ struct Options : ToolOptions {
                             "kernels of coarse ops on memrefs, with configs"),
                  clEnumValN(LayerForm::LLVM, "llvm", "LLVM IR of the kernels"),
                  clEnumValN(LayerForm::PTX, "ptx",
-                            "PTX of the kernels, on a GPU's target")),
+                            "PTX of the kernels, for a GPU target")),
       cl::init(LayerForm::Tile), cl::cat(category)};
-  cl::opt<std::string> output{"o", cl::desc("Where to write (default: stdout)"),
+  cl::opt<std::string> output{"o", cl::desc("Output file (default: stdout)"),
                               cl::value_desc("file"), cl::init("-"),
                               cl::cat(category)};
   bool needsInput() const override { return !listModels; }
@@ -49,41 +54,48 @@ struct Options : ToolOptions {
   }
   cl::list<std::string> architectures{
       "arch", cl::value_desc("sm_90,..."), cl::CommaSeparated,
-      cl::desc("For a package: what to assemble the kernels for, by ptxas "
-               "(default: the target, where ptxas is found)"),
+      cl::desc("For a package: architectures that ptxas assembles the kernels "
+               "for (default: the target, if ptxas is found)"),
       cl::cat(category)};
   cl::opt<bool> listModels{
       "list-models",
-      cl::desc("Print the model types that are known, with the keys of "
-               "config.json that each reads, as JSON, and stop"),
+      cl::desc("Print the supported model types and the keys of config.json "
+               "that each reads, as JSON, and stop"),
       cl::cat(category)};
-  WordOption<ExplainMode> explain{
+  WordOption<Explained> explain{
       "explain",
-      cl::desc("Print what was chosen, for people, instead of IR"),
+      cl::desc("Print the compiler's choices as a readable text instead of IR"),
       cl::ValueOptional,
       cl::values(
-          clEnumValN(ExplainMode::Summary, "summary",
-                     "kernels and expected times by range of tokens (default)"),
-          clEnumValN(ExplainMode::All, "all",
-                     "each launch: its work, its time, what else was looked "
-                     "at"),
-          clEnumValN(ExplainMode::Summary, "", "")),
-      cl::init(ExplainMode::Summary),
+          clEnumValN(
+              Explained::Summary, "summary",
+              "kernels and expected times by range of token counts (default)"),
+          clEnumValN(Explained::All, "all",
+                     "each launch: its work, its time, rejected alternatives"),
+          clEnumValN(Explained::Json, "json",
+                     "expected times, work, workspace and weights as JSON"),
+          clEnumValN(Explained::Summary, "", "")),
+      cl::init(Explained::Summary),
+      cl::cat(category)};
+  cl::list<int64_t> tokens{
+      "tokens", cl::CommaSeparated, cl::value_desc("T,..."),
+      cl::desc("For --explain=json: token counts, of all ranks along dp "
+               "(default: 1,8,64,1024,4096)"),
       cl::cat(category)};
   cl::opt<std::string> report{
       "report", cl::value_desc("file.html"),
-      cl::desc("Write a page about the layer: drawn, with its times, plan, "
-               "kernels, what was not chosen, and every level"),
+      cl::desc("Write an HTML page about the layer: a drawing, times, plan, "
+               "kernels, rejected alternatives, and every level of IR"),
       cl::cat(category)};
   cl::opt<std::string> measured{
       "measured", cl::value_desc("results.json[:layer]"),
-      cl::desc("For --report: what moe-bench --json wrote, and which of its "
-               "layers this one is"),
+      cl::desc("For --report: a record of moe-bench --json, and the name of "
+               "this layer in it"),
       cl::cat(category)};
   cl::opt<bool> dumpPipeline{
       "dump-pipeline",
-      cl::desc("Print the passes from the input's level to the one that --emit "
-               "asks for, as text for moe-opt --pass-pipeline, instead of IR"),
+      cl::desc("Print the passes from the input's level to that of --emit, as "
+               "text for moe-opt --pass-pipeline, instead of IR"),
       cl::cat(category)};
   bool reports() const { return report.getNumOccurrences() > 0; }
   bool explains() const { return explain.getNumOccurrences() > 0; }
@@ -99,26 +111,29 @@ bool Options::makeSense() const {
     return complain("--report writes a page; leave out --emit, --explain, "
                     "--dump-pipeline and -o");
   if (!measured.empty() && !reports())
-    return complain("--measured is for pages; give --report FILE.html");
+    return complain("--measured needs --report; add --report=FILE.html");
+  if (!tokens.empty() && !(explains() && explain == Explained::Json))
+    return complain("--tokens needs --explain=json, whose times are for these "
+                    "counts");
   if (explains() && emit.getNumOccurrences() > 0)
-    return complain("--explain prints for people what --emit prints as IR; "
-                    "leave one of them out");
+    return complain(
+        "--explain and --emit exclude each other; leave one of them out");
   if (dumpPipeline && (explains() || makesPackage() || emit == LayerForm::Spec))
-    return complain("--dump-pipeline prints the passes to IR; leave out "
+    return complain("--dump-pipeline prints passes that produce IR; leave out "
                     "--explain, --emit=spec and -o FILE.moepkg");
   if (makesPackage() && (explains() || emit.getNumOccurrences() > 0))
     return complain("-o " + output +
-                    " is a package; leave out --emit and --explain");
+                    " writes a package; leave out --emit and --explain");
   if (architectures.size() > 0 && !makesPackage())
-    return complain("--arch is for packages; give -o FILE.moepkg");
+    return complain("--arch needs a package as output; give -o FILE.moepkg");
   llvm::SmallVector<std::string> targets = getTargets();
   if (targets.size() > 1 && (!makesPackage() || !architectures.empty()))
-    return complain("--target: several targets are for packages without "
-                    "--arch; give one, or -o FILE.moepkg");
+    return complain("--target: several targets need a package as output, "
+                    "without --arch; give one target, or -o FILE.moepkg");
   if (llvm::SmallSet<std::string, 4>(targets.begin(), targets.end()).size() <
       targets.size())
     return complain("--target: '" + target +
-                    "' names a target twice; give each once");
+                    "' names a target twice; give each target once");
   if (emit == LayerForm::PTX && target == "cpu")
     return complain("--emit=ptx needs a GPU: give --target, as in "
                     "--target=sm_90a");
@@ -157,12 +172,14 @@ static FailureOr<std::string> produce(const Source &source,
                                       const Options &options) {
   if (options.dumpPipeline)
     return printPasses(source, options);
+  if (options.explains() && options.explain == Explained::Json)
+    return expectLayer(source, options.getCompileOptions(), options.tokens);
   LayerForm form = !options.explains() ? options.emit.getValue()
-                   : options.explain == ExplainMode::All
+                   : options.explain == Explained::All
                        ? LayerForm::FullExplanation
                        : LayerForm::Explanation;
   if (form == LayerForm::Spec && !source.spec) {
-    options.complain("--emit=spec is of a description in JSON; IR has no spec");
+    options.complain("--emit=spec needs a description in JSON; IR has no spec");
     return failure();
   }
   return printLayer(source, form, options.getCompileOptions());
@@ -198,7 +215,17 @@ static bool writeLayer(const Source &source, const Options &options) {
   return status || options.complain(status.message());
 }
 
-static bool writeReport(const Source &source, const Options &options) {
+/// The command line, as a shell takes it.
+static std::string getCommand(int argc, char **argv) {
+  std::string command = llvm::sys::path::filename(argv[0]).str();
+  llvm::raw_string_ostream os(command);
+  for (int i = 1; i < argc; ++i)
+    llvm::sys::printArg(os << " ", argv[i], /*Quote=*/false);
+  return command;
+}
+
+static bool writeReport(const Source &source, const Options &options,
+                        StringRef command) {
   BenchResults results;
   if (!options.measured.empty()) {
     StringRef path = options.measured.getValue();
@@ -219,7 +246,7 @@ static bool writeReport(const Source &source, const Options &options) {
   std::string complaints;
   llvm::raw_string_ostream os(complaints);
   FailureOr<std::string> page =
-      reportLayer(source, options.getCompileOptions(), results, os);
+      reportLayer(source, options.getCompileOptions(), results, command, os);
   if (!complaints.empty())
     return options.complain("--measured: " + StringRef(complaints).rtrim());
   return succeeded(page) && succeeded(writeOutputFile(options.report, *page));
@@ -229,30 +256,32 @@ int moec::moeCompileMain(int argc, char **argv) {
   Options options;
   if (!options.parse(
           argc, argv,
-          "moe-compile: take a Mixture-of-Experts layer through the levels of "
-          "IR.\n\n"
-          "  moe-compile config.json --emit=moe      what the layer computes\n"
-          "  moe-compile config.json --emit=plan     when and where\n"
-          "  moe-compile config.json --emit=tile     how, per kernel\n"
+          "moe-compile: compile a Mixture-of-Experts layer, or print its IR "
+          "at any level.\n\n"
+          "  moe-compile config.json --emit=moe      the layer as one op\n"
+          "  moe-compile config.json --emit=plan     launches and memory\n"
+          "  moe-compile config.json --emit=tile     kernels and configs\n"
           "  moe-compile config.json --emit=llvm     LLVM IR of the kernels\n"
           "  moe-compile config.json --target=sm_90a --emit=ptx\n"
           "                                          PTX of the kernels\n"
           "  moe-compile config.json --target=sm_90a -o layer.moepkg\n"
-          "                                          what moe-run and the "
-          "runtime load\n"
+          "                                          a package for moe-run and "
+          "the runtime\n"
           "  moe-compile config.json --target=sm_80,sm_90a -o layer.moepkg\n"
-          "                                          the same for several "
+          "                                          a package for several "
           "kinds of GPU\n"
-          "  moe-compile config.json --explain       what was chosen, at what "
-          "cost\n"
-          "  moe-compile config.json --explain=all   the same with what was "
-          "not chosen, and why\n"
+          "  moe-compile config.json --explain       choices and expected "
+          "times\n"
+          "  moe-compile config.json --explain=all   also the rejected "
+          "alternatives, with reasons\n"
+          "  moe-compile config.json --target=sm_90a --explain=json\n"
+          "                                          expected times as data\n"
           "  moe-compile config.json --report=layer.html\n"
-          "                                          all of it, as a page\n"
+          "                                          everything, as an HTML "
+          "page\n"
           "\nThe input is a model's folder or its config.json, a spec "
-          "(docs/use/layers.md), IR (.mlir) of\nthe level asked for or one "
-          "above "
-          "it, or - for JSON or IR from standard input.\n"))
+          "(docs/use/layers.md), IR (.mlir) at\nor above the requested level, "
+          "or - for JSON or IR from standard input.\n"))
     return 1;
   if (options.listModels) {
     printModels(llvm::outs());
@@ -273,7 +302,7 @@ int moec::moeCompileMain(int argc, char **argv) {
   if (options.makesPackage())
     return writeLayer(*source, options) ? 0 : 1;
   if (options.reports())
-    return writeReport(*source, options) ? 0 : 1;
+    return writeReport(*source, options, getCommand(argc, argv)) ? 0 : 1;
   FailureOr<std::string> text = produce(*source, options);
   if (failed(text))
     return 1;

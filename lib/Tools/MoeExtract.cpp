@@ -23,7 +23,7 @@ struct Options : ToolOptions {
   Options() : ToolOptions("moe-extract") {}
 
   cl::opt<std::string> output{
-      "o", cl::desc("Where to write the layer's tensors"),
+      "o", cl::desc("Output file of the layer's tensors"),
       cl::value_desc("file.safetensors"), cl::cat(category)};
 };
 
@@ -76,20 +76,20 @@ int moec::moeExtractMain(int argc, char **argv) {
   Options options;
   if (!options.parse(
           argc, argv,
-          "moe-extract: cut a Mixture-of-Experts layer out of a model's "
-          "folder.\n\n"
+          "moe-extract: copy the tensors of a Mixture-of-Experts layer out of "
+          "a model's folder.\n\n"
           "  moe-extract MODEL-FOLDER --layer=3 -o layer.safetensors\n"
           "  moe-run MODEL-FOLDER/config.json --layer=3 "
           "--inputs=layer.safetensors\n"
-          "\nThe file has the layer's tensors alone, under the names and with "
-          "the bytes that they\nhave in the model: router, experts, shared "
-          "experts and their scales.\n"))
+          "\nThe file holds the tensors of the router, the experts and the "
+          "shared expert, and their scales,\nwith the names and bytes of the "
+          "model's files.\n"))
     return 1;
   if (options.output.getNumOccurrences() == 0)
     return options.complain("no output; give -o FILE.safetensors"), 1;
   if (!llvm::sys::fs::is_directory(options.input))
     return options.complain(options.input +
-                            " is no folder; give a model's folder"),
+                            " is not a folder; give a model's folder"),
            1;
   if (!options.accept(options.makeOutputCheck().check(
           "-o", options.output, OutputCheck::Kind::Binary)))

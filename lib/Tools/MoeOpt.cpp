@@ -25,7 +25,7 @@ int moec::moeOptMain(int argc, char **argv) {
   registerPasses();
   auto [inputName, outputName] = registerAndParseCLIOptions(
       argc, argv,
-      "moe-opt: run passes on IR of moec's levels.\n\n"
+      "moe-opt: run passes on IR of any level of moec.\n\n"
       "  moe-opt layer.mlir --moe-decompose\n"
       "  moe-opt layer.mlir "
       "--pass-pipeline='builtin.module(convert-moe-to-plan)'"

@@ -39,7 +39,8 @@ bool checkPlan(const Session &session, const MoeRunOptions &options) {
         return decl.role == moert::TensorRole::Output;
       });
   if (numOutputs < 1)
-    return options.complain("the plan has no output tensor; a layer has one");
+    return options.complain(
+        "the plan has no output tensor; every layer has one");
   if (options.tokens > plan.maxTokens)
     return options.complain(
         "--tokens=" + llvm::Twine(options.tokens) +
@@ -136,7 +137,7 @@ llvm::StringRef getPassesBefore(ExecutedLevel level) {
   case ExecutedLevel::Tile:
     return "convert-plan-to-tile, tile-split-phases or tile-assign-config";
   case ExecutedLevel::LLVM:
-    return "convert-tile-to-vector, cpu-kernel-entry or what follows";
+    return "convert-tile-to-vector, cpu-kernel-entry or a later pass";
   }
   llvm_unreachable("every level is listed");
 }
@@ -170,8 +171,8 @@ bool bisectLevels(Session &session, const MoeRunOptions &options,
     std::string suspects = getPassesBefore(level).str();
     if (session.isIR() && level == first)
       suspects = level == ExecutedLevel::Moe
-                     ? "the IR given, or moe-decompose"
-                     : "the IR given, which is of this level";
+                     ? "the given IR, or moe-decompose"
+                     : "the given IR, which is at this level";
     return options.complain(llvm::Twine(succeeded(result)
                                             ? "first wrong at level '"
                                             : "does not run at level '") +
@@ -276,15 +277,15 @@ double getSlowestMedian(llvm::ArrayRef<RunResult> results) {
 /// Runs a layer of several ranks, and checks the result of each group of ranks.
 bool runRanks(Session &session, const MoeRunOptions &options) {
   if (!session.source.spec)
-    return options.complain("a layer of several ranks is run from a JSON "
-                            "description, whose weights are cut by rank");
+    return options.complain("a layer of several ranks runs only from a JSON "
+                            "description, whose weights are sliced per rank");
   for (llvm::StringRef file : {llvm::StringRef(options.prepared),
                                llvm::StringRef(options.writePrepared)})
     if (!file.empty() && !file.contains("{rank}"))
-      return options.complain("'" + file +
-                              "': each rank has a file of prepared weights; "
-                              "give a name with {rank}, as "
-                              "layer-{rank}.safetensors");
+      return options.complain(
+          "'" + file +
+          "': each rank has its own file of prepared weights; give a name with "
+          "{rank}, as in layer-{rank}.safetensors");
   OwningOpRef<ModuleOp> module = std::move(session.source.module);
   if (!module)
     module = buildLayer(*session.context, *session.source.spec);
@@ -322,7 +323,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   if (options.copyRowsFrom > 0)
     ranks.leastCopiedBytes = options.copyRowsFrom;
   ranks.allToAllFrom = options.allToAllFrom;
-  ranks.allToAllRoom = options.allToAllRoom;
+  ranks.allToAllCapacity = options.allToAllCapacity;
   ranks.run.microBatchesFrom = options.microBatchesFrom;
   ranks.threads = options.threads;
   ranks.processes = session.processes.get();
@@ -355,7 +356,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
           ", {0} timed: median of the slowest rank {1:f3} ms", options.repeat,
           getSlowestMedian(*results) * 1e3);
     if (options.compare > 0)
-      llvm::outs() << ", the same bits of " << options.compare << " runs more";
+      llvm::outs() << ", equal bits in " << options.compare << " more runs";
     llvm::outs() << "\n";
     if (!results->front().parts.empty()) {
       std::vector<PartTimes> parts = results->front().parts;
@@ -402,8 +403,8 @@ FailureOr<ParallelSpec> readParallel(const Session &session,
   if (!text->getText().empty() && isJson(*text))
     spec = importJson(*text, session.overrides, diagnostics);
   else
-    (void)options.complain("--nproc needs a JSON description, which says what "
-                           "ranks there are");
+    (void)options.complain(
+        "--nproc needs a JSON description, which defines the ranks");
   if (failed(spec))
     return failure();
   return spec->parallel.value_or(ParallelSpec());
@@ -468,11 +469,11 @@ bool runAllLayers(const MoeRunOptions &options) {
   Session first;
   if (options.isPackage() || !readInput(first, options))
     return options.isPackage() &&
-           options.complain("--layers=all is of a model's folder or its "
+           options.complain("--layers=all needs a model's folder or its "
                             "config.json; a package has one layer");
   if (first.isIR())
-    return options.complain("--layers=all is of a model's folder or its "
-                            "config.json; IR says its layers itself");
+    return options.complain("--layers=all needs a model's folder or its "
+                            "config.json; IR lists its layers itself");
   Diagnostics diagnostics(llvm::errs());
   FailureOr<std::vector<DecoderLayer>> layers =
       getDecoderLayers(*first.text, first.overrides, diagnostics);
@@ -507,27 +508,24 @@ int moec::moeRunMain(int argc, char **argv) {
   if (!options.parse(
           argc, argv,
           "moe-run: compile a Mixture-of-Experts layer, run it on this "
-          "machine, check it.\n\n"
-          "  moe-run config.json --signature             its tensors\n"
-          "  moe-run config.json --tokens=16 --check     against the float64 "
-          "reference\n"
-          "  moe-run config.json --tokens=16 --bisect    the same at every "
+          "machine, and check it.\n\n"
+          "  moe-run config.json --signature             list the tensors\n"
+          "  moe-run config.json --tokens=16 --check     compare with the "
+          "float64 reference\n"
+          "  moe-run config.json --tokens=16 --bisect    compare at every "
           "level\n"
           "  moe-run MODEL-FOLDER --layer=3 --check      a layer of a model on "
           "disk\n"
-          "  moe-run MODEL-FOLDER --layers=all --check   each that has "
+          "  moe-run MODEL-FOLDER --layers=all --check   every layer with "
           "experts\n"
-          "  moe-run parallel.json --nproc=4 --check     a process for each "
-          "rank\n"
+          "  moe-run parallel.json --nproc=4 --check     one process per rank\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
           "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
           "\nThe input is a model's folder or its config.json, a spec "
           "(docs/use/layers.md), IR of any level\n(.mlir), - for JSON or IR "
-          "from "
-          "standard input, or a package. "
-          "Without "
-          "--inputs, weights and activations are generated from\nthe seed. "
-          "The exit code is 0 only when all is well.\n") ||
+          "from standard input, or a package. Without --inputs, weights and\n"
+          "activations are generated from the seed. The exit code is 0 only "
+          "if everything succeeded.\n") ||
       !options.makeSense() || !options.canWrite())
     return 1;
   if (!options.layers.empty())

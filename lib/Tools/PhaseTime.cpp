@@ -8,10 +8,10 @@
 #include "PhaseTime.h"
 
 #include "PhaseWork.h"
-#include "moec/Analysis/Exchange.h"
-#include "moec/Analysis/ExchangeTime.h"
 #include "moec/Dialect/Names.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
+#include "moec/Schedules/Exchange.h"
+#include "moec/Schedules/ExchangeTime.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -86,10 +86,10 @@ static StringRef getTensorName(Value memory) {
   return memory.getDefiningOp<plan::BufferOp>().getName();
 }
 
-std::string moec::describeOwners(plan::CollectiveOp collective) {
+std::string moec::describeDestinations(plan::CollectiveOp collective) {
   auto symbol =
       collective->getAttrOfType<FlatSymbolRefAttr>(kExchangeKernelAttr);
-  if (!collective.getOwners() || !symbol)
+  if (!collective.getDestinations() || !symbol)
     return {};
   auto kernel =
       SymbolTable::lookupNearestSymbolFrom<tile::KernelOp>(collective, symbol);
@@ -97,20 +97,20 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
       kernel ? dyn_cast<tile::ExchangeOp>(kernel.getBody().front().front())
              : tile::ExchangeOp();
   std::optional<int64_t> leastRows =
-      exchange ? getLeastRowsOfOwners(exchange) : std::nullopt;
+      exchange ? getLeastRoutedRows(exchange) : std::nullopt;
   if (!leastRows || exchange.getIns().size() != collective.getIns().size())
     return {};
   std::string names;
   for (auto [i, in] : llvm::enumerate(collective.getIns()))
-    if (isMovedForOwners(exchange, int64_t(i)))
+    if (movesToDestinations(exchange, int64_t(i)))
       names += (names.empty() ? "" : ", ") + getTensorName(in).str();
   if (names.empty())
     return {};
   return llvm::formatv(
-      "{0} through peers' memory, from {1} tokens of a rank on: rows of {2} to "
-      "owners alone, {3:f0} % of the other ranks\n",
+      "{0} through peer memory, from {1} tokens per rank on: rows of {2} go "
+      "only to destination ranks, {3:f0} % of the other ranks\n",
       getName(collective), std::max<int64_t>(*leastRows, 1), names,
-      100 * getOwnedShare(collective));
+      100 * getRoutedShare(collective));
 }
 
 std::string moec::describeReplaced(plan::CollectiveOp collective) {
@@ -121,9 +121,9 @@ std::string moec::describeReplaced(plan::CollectiveOp collective) {
   for (Value out : launch.getOuts())
     made += (made.empty() ? "" : " and ") + getTensorName(out).str();
   Value from =
-      collective.getRows() ? collective.getRows() : collective.getUncoded();
-  return llvm::formatv("{0} through peers' memory makes {1} itself, from {2}: "
-                       "the launch of @{3} is left out\n",
+      collective.getRows() ? collective.getRows() : collective.getUnquantized();
+  return llvm::formatv("{0} through peer memory computes {1} from {2} itself "
+                       "and replaces the launch of @{3}\n",
                        getName(collective), made, getTensorName(from),
                        launch.getKernel());
 }

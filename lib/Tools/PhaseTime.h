@@ -8,9 +8,9 @@
 #ifndef MOEC_LIB_TOOLS_PHASETIME_H
 #define MOEC_LIB_TOOLS_PHASETIME_H
 
-#include "moec/Analysis/Cost.h"
-#include "moec/Analysis/Device.h"
-#include "moec/Analysis/Schedules.h"
+#include "moec/Schedules/Cost.h"
+#include "moec/Schedules/Device.h"
+#include "moec/Schedules/Schedules.h"
 
 namespace moec {
 
@@ -51,7 +51,7 @@ std::string getName(plan::CollectiveOp collective);
 
 /// A line about rows that the collective moves only to their destination ranks,
 /// through the memory of other ranks; empty if all rows go to all ranks.
-std::string describeOwners(plan::CollectiveOp collective);
+std::string describeDestinations(plan::CollectiveOp collective);
 
 /// A line about the sums or the quantization that the collective's kernel does
 /// itself; empty if it does neither.

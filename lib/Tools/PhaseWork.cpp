@@ -36,7 +36,7 @@ double getActiveGroups(double groups, double topK, double tokens) {
   return groups * (1 - std::pow(1 - std::min(1.0, topK / groups), tokens));
 }
 
-Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
+Work getGemmWork(tile::GemmOp op, int64_t topK, int64_t tokens) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   bool grouped = static_cast<bool>(op.getOffsets());
   double rows = double(tokens) * double(grouped ? topK : 1);
@@ -82,8 +82,8 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
 } // namespace
 
 Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
-  if (auto op = dyn_cast<tile::ContractOp>(phase))
-    return getContractWork(op, topK, tokens);
+  if (auto op = dyn_cast<tile::GemmOp>(phase))
+    return getGemmWork(op, topK, tokens);
   Work work;
   double slots = double(tokens * topK);
   if (auto op = dyn_cast<tile::GatherReduceOp>(phase)) {
@@ -109,7 +109,7 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   } else if (auto op = dyn_cast<tile::TensorScaleOp>(phase)) {
     work.bytes =
         (op.getOffsets() ? slots : double(tokens)) * getRowBytes(op.getInput());
-  } else if (auto op = dyn_cast<tile::RepackOp>(phase)) {
+  } else if (auto op = dyn_cast<tile::PrepackOp>(phase)) {
     for (Value tensor : op->getOperands())
       if (auto type = dyn_cast<MemRefType>(tensor.getType()))
         work.bytes += getElementBytes(tensor) * double(type.getNumElements());
@@ -122,7 +122,7 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
       work.bytes += rows * getRowBytes(columns);
   } else if (isa<tile::CountSlotsOp>(phase)) {
     work.bytes = slots * 4;
-  } else if (isa<tile::RankOp>(phase)) {
+  } else if (isa<tile::SortByExpertOp>(phase)) {
     work.bytes = slots * 20;
   }
   return work;

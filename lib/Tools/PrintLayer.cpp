@@ -44,8 +44,8 @@ FailureOr<std::string> moec::printLayer(const Source &source, LayerForm form,
   case LayerForm::Spec:
     if (source.spec)
       return printLayerSpec(*source.spec) + "\n";
-    return module.emitError("the spec is of a description in JSON; IR has "
-                            "none");
+    return module.emitError(
+        "a spec needs a description in JSON; IR has no spec");
   case LayerForm::Moe:
     return printLevel(source, Level::Moe, options);
   case LayerForm::Plan:

@@ -7,7 +7,7 @@
 
 #include "Progress.h"
 
-#include "runtime/src/support/Threads.h"
+#include "../../runtime/src/support/Threads.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>

@@ -7,10 +7,10 @@
 
 #include "ToolOptions.h"
 
-#include "moec/Analysis/ConfigText.h"
-#include "moec/Analysis/Schedules.h"
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/TunedConfigs.h"
+#include "moec/Schedules/ConfigText.h"
+#include "moec/Schedules/Schedules.h"
 #include "moec/Transforms/LaunchRewrites.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
@@ -65,8 +65,6 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
               "files.\n")
           .str();
   llvm::setBugReportMsg(report.c_str());
-  llvm::cl::SetVersionPrinter(
-      [](llvm::raw_ostream &os) { os << "moec " MOEC_VERSION "\n"; });
   llvm::cl::HideUnrelatedOptions(category);
   // With an error stream given, parsing errors are returned; by default LLVM
   // would end the process.
@@ -78,6 +76,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     return complain(
         "no input; give a model's folder or its config.json, a spec "
         "(.json) or IR (.mlir), see --help");
+  llvm::SmallVector<std::string> given = getTargets();
+  target = llvm::join(llvm::map_range(given, resolveTarget), ",");
   for (const std::string &name : getTargets())
     if (!Target::find(name))
       return complain("--target: '" + name + "' is unknown; accepted are " +
@@ -126,6 +126,7 @@ SpecOverrides ToolOptions::getOverrides() const {
     overrides.maxTokens = maxTokens;
   if (numExperts.getNumOccurrences())
     overrides.numExperts = numExperts;
+  overrides.batchInvariant = batchInvariant;
   if (entry.getNumOccurrences())
     overrides.entry = symbolize<Entry>(entry);
   if (layer.getNumOccurrences())

@@ -61,9 +61,9 @@ public:
       return false;
     bool isDigits = !text.empty() && llvm::all_of(text, llvm::isDigit);
     return option.error("'" + text + "' is " +
-                        (isDigits              ? "too large a number"
-                         : std::is_signed_v<T> ? "no whole number"
-                                               : "no whole number from 0 on"));
+                        (isDigits              ? "too large"
+                         : std::is_signed_v<T> ? "not an integer"
+                                               : "not an integer from 0 on"));
   }
 
   llvm::StringRef getValueName() const override { return plain.getValueName(); }
@@ -93,27 +93,26 @@ struct KernelOptions {
   llvm::cl::OptionCategory &category;
   llvm::cl::opt<std::string> devicePart{
       "device-part", llvm::cl::value_desc("h100-sxm|h200|..."),
-      llvm::cl::desc(
-          "On a GPU: the part that configs are chosen for "
-          "(docs/design/cost-model.md; default: what the device at hand "
-          "is; without one, of sm_90a an H200)"),
+      llvm::cl::desc("On a GPU: the model of GPU that configs are chosen for "
+                     "(docs/design/cost-model.md; default: the present device; "
+                     "without a device, an H200 for sm_90a)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> noDependentLaunches{
       "no-dependent-launches",
-      llvm::cl::desc("On a GPU: let each launch begin when the one before it "
-                     "has ended, not earlier"),
+      llvm::cl::desc("On a GPU: do not let a launch start before the launch "
+                     "ahead of it has ended"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> disable{
       "disable", llvm::cl::value_desc("rewrite,..."), llvm::cl::CommaSeparated,
-      llvm::cl::desc("On a GPU: leave out rewrites of launches "
+      llvm::cl::desc("On a GPU: disable rewrites of launches "
                      "(docs/design/lowering-to-gpu.md), as in "
                      "--disable=join-products,split-large-groups"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> set{
       "set", llvm::cl::value_desc("rewrite.name[=value],..."),
       llvm::cl::CommaSeparated,
-      llvm::cl::desc("On a GPU: another value for a parameter of a rewrite, as "
-                     "in --set=split-ranking.most=2048,permute-rows.always"),
+      llvm::cl::desc("On a GPU: set parameters of rewrites, as in "
+                     "--set=split-sort.most=2048,permute-rows.always"),
       llvm::cl::cat(category)};
 };
 
@@ -127,7 +126,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::value_desc(getTargetChoices()),
-      llvm::cl::desc("What to compile for (default: cpu)"),
+      llvm::cl::desc("Target to compile for (default: cpu)"),
       llvm::cl::init("cpu"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cpu{
       "cpu", llvm::cl::value_desc("name"),
@@ -136,48 +135,52 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::init("host"), llvm::cl::cat(category)};
   NumberOption<int64_t> maxTokens{
       "max-tokens", llvm::cl::value_desc("N"),
-      llvm::cl::desc("Largest number of tokens of a call (default: what the "
-                     "spec says, or 16384)"),
+      llvm::cl::desc("Largest number of tokens of a call (default: the spec's, "
+                     "else 16384)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   NumberOption<int64_t> numExperts{
       "num-experts", llvm::cl::value_desc("E"),
-      llvm::cl::desc("Keep only so many experts (groups stay), to try a large "
-                     "model on a small machine"),
+      llvm::cl::desc("Reduce the layer to this many experts, keeping its "
+                     "expert groups, to try a large model on a small machine"),
       llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> batchInvariant{
+      "batch-invariant",
+      llvm::cl::desc("Make the bits of a row depend on this row and the "
+                     "weights alone, not on the other rows of a call "
+                     "(docs/use/layers.md)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<std::string> entry{
       "entry", llvm::cl::value_desc("gate|logits|ids"),
-      llvm::cl::desc("What a call brings beside hidden states: nothing (gate), "
+      llvm::cl::desc("Inputs of a call beside hidden states: none (gate), "
                      "router logits, or expert ids and weights"),
       llvm::cl::cat(category)};
   NumberOption<int64_t> layer{
       "layer", llvm::cl::value_desc("N"),
-      llvm::cl::desc("Of a model: its decoder layer N, counted from 0 as the "
-                     "names of its tensors count (default: the first that has "
-                     "experts)"),
+      llvm::cl::desc("Decoder layer of a model, counted from 0 as in the names "
+                     "of its tensors (default: the first that has experts)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> parallel{
       "parallel", llvm::cl::value_desc("object"),
-      llvm::cl::desc("The ranks of the layer (docs/use/parallel.md), which a "
-                     "model's configuration does not say, as in "
+      llvm::cl::desc("Ranks of the layer (docs/use/parallel.md), which a "
+                     "model's config.json does not describe, as in "
                      "--parallel='{\"dp\": 2, \"experts\": \"linear\"}'"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> ignoreField{
       "ignore-field", llvm::cl::value_desc("key"),
-      llvm::cl::desc("Of a model: read past a key of its config.json that is "
-                     "refused though it says nothing of the layer, as in "
+      llvm::cl::desc("Ignore a key of a model's config.json that is refused "
+                     "although it does not concern the layer, as in "
                      "--ignore-field=text_config.route_scale; may be repeated"),
       llvm::cl::cat(category)};
   KernelOptions kernels{category};
   llvm::cl::opt<bool> printIRAfterAll{
       "print-ir-after-all",
-      llvm::cl::desc("Print the IR after each pass on the error stream"),
+      llvm::cl::desc("Print the IR after each pass to stderr"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> dumpDir{
       "dump-dir", llvm::cl::value_desc("folder"),
       llvm::cl::desc(
-          "Write each level that is passed to a file of this folder: "
-          "layer.moe.mlir, layer.plan.mlir, layer.tile.mlir, "
-          "layer.ll"),
+          "Write the IR of each level to a file in this folder: "
+          "layer.moe.mlir, layer.plan.mlir, layer.tile.mlir, layer.ll"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> reproducer{
       "reproducer", llvm::cl::value_desc("file"),
@@ -188,14 +191,14 @@ struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::list<std::string> config{
       "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
       llvm::cl::desc(
-          "Config of a kernel instead of the choice, as "
-          "--explain prints it, or just the fields that differ: "
-          "--config='experts_hidden@1-64:tile_rows=16 tile_columns=64'"),
+          "Config of a kernel in place of the chosen one, as --explain prints "
+          "it, or only the fields that differ: "
+          "--config='experts_hidden@1-64:block_m=16 block_n=64'"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> tuned{
       "tuned", llvm::cl::value_desc("file.json"),
-      llvm::cl::desc("Configs that were measured, for kernels and ranges of "
-                     "tokens; those of --config come first"),
+      llvm::cl::desc("File of measured configs, for kernels and ranges of "
+                     "token counts; --config takes precedence"),
       llvm::cl::cat(category)};
 
   /// `tool` is the command's name in messages.

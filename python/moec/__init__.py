@@ -4,7 +4,7 @@
 
     import moec
 
-    layer = moec.compile("config.json", device="cuda:0", max_tokens=4096)
+    layer = moec.compile("config.json", max_tokens=4096)
     layer.bind({"gate.weight": gate, "experts.w13": w13, "experts.w2": w2})
     output = layer(hidden_states)
 
@@ -17,12 +17,13 @@ the compiler is loaded on first use."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import pathlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import os as _os
+import pathlib as _pathlib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from . import functions, ranks, reference, sglang, torch, transformers, vllm
     from ._core import (
         Communicator,
         Error,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
         ResourceExhausted,
         Unavailable,
     )
-    from .compiler import compile, compile_package
+    from .compiler import compile, compile_package, get_num_threads, set_num_threads
+    from .expectation import Expectation, ExpectedStep, ExpectedTime, expect, find_layers
     from .layer import Benchmark, Layer, PrepareReport, TensorInfo
 
 __version__ = "0.1.0"
@@ -41,7 +43,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "compile": "compiler",
     "compile_package": "compiler",
+    "get_num_threads": "compiler",
+    "set_num_threads": "compiler",
     "Communicator": "_core",
+    "expect": "expectation",
+    "find_layers": "expectation",
+    "Expectation": "expectation",
+    "ExpectedStep": "expectation",
+    "ExpectedTime": "expectation",
     "Benchmark": "layer",
     "Layer": "layer",
     "PrepareReport": "layer",
@@ -58,6 +67,9 @@ __all__ = [
     "Benchmark",
     "Communicator",
     "Error",
+    "Expectation",
+    "ExpectedStep",
+    "ExpectedTime",
     "InvalidArgument",
     "InvalidType",
     "Layer",
@@ -68,26 +80,41 @@ __all__ = [
     "Unavailable",
     "compile",
     "compile_package",
+    "expect",
+    "find_layers",
+    "get_num_threads",
+    "set_num_threads",
 ]
+
+#: Modules that `moec.NAME` imports.
+_MODULES = ("functions", "ranks", "reference", "sglang", "torch", "transformers", "vllm")
 
 # Folders with _core and libmoec.so.1 other than this one: MOEC_LIBRARY_DIR for a source tree, or lib/ beside python/ in
 # the bundle.
 for _folder in (
-    os.environ.get("MOEC_LIBRARY_DIR"),
-    pathlib.Path(__file__).resolve().parents[2] / "lib",
+    _os.environ.get("MOEC_LIBRARY_DIR"),
+    _pathlib.Path(__file__).resolve().parents[2] / "lib",
 ):
-    if _folder and os.path.isfile(os.path.join(_folder, "_core.abi3.so")):
-        __path__.append(os.fspath(_folder))
+    if _folder and _os.path.isfile(_os.path.join(_folder, "_core.abi3.so")):
+        __path__.append(_os.fspath(_folder))
 del _folder
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        try:
+            return _importlib.import_module("." + name, __name__)
+        except ModuleNotFoundError as error:
+            if error.name != "moec.reference":
+                raise
+            raise ModuleNotFoundError("moec.reference is not in moec's wheel: install moec_reference-*.whl, which "
+                                      "scripts/wheel makes beside it", name=error.name) from None
     if name not in _HOMES:
         raise AttributeError(f"module 'moec' has no attribute '{name}'")
-    value = getattr(importlib.import_module("." + _HOMES[name], __name__), name)
+    value = getattr(_importlib.import_module("." + _HOMES[name], __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({"__doc__", "__version__", *__all__, *_MODULES})

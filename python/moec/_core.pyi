@@ -15,12 +15,16 @@ class Unavailable(Error): ...
 class ResourceExhausted(Error, MemoryError): ...
 
 _Layer = TypeVar("_Layer", bound="Layer")
-_Source = tuple[str, bytes | None, int, int, str | None, bool, int | None, str | None]
+_Tensor = TypeVar("_Tensor")
+_Source = tuple[Any, ...]
 
 class Device:
     def __new__(cls, kind: str, number: int = 0, /) -> Device: ...
     @property
     def name(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    def set_threads(self, count: int, /) -> None: ...
 
 class Buffer:
     def __new__(
@@ -45,7 +49,7 @@ KEYWORD_INPUTS: tuple[str, ...]
 class Layer:
     def __call__(
         self,
-        hidden_states: Any,
+        hidden_states: _Tensor,
         router_logits: Any = None,
         topk_ids: Any = None,
         topk_weights: Any = None,
@@ -54,15 +58,22 @@ class Layer:
         input_ids: Any = None,
         is_padding: Any = None,
         expert_offsets: Any = None,
-        out: Any = None,
+        out: _Tensor | None = None,
         stream: Any = None,
-    ) -> Any: ...
+    ) -> _Tensor: ...
+    def fill_weights(self, seed: int, /) -> None: ...
     def bind_weight(self, name: str, tensor: Any, /) -> None: ...
     def bind_memory(self, name: str, tensor: Any, /) -> None: ...
     def release_weights(self) -> list[str]: ...
     def load_weights(
         self, folder: str, layer: int | None, rank: int | None, message: Callable[[int, str], None], /
     ) -> None: ...
+    def load_tensors(
+        self, tensors: list[tuple[str, Any]], layer: int | None, rank: int | None, set: int,
+        message: Callable[[int, str], None], /
+    ) -> None: ...
+    def owns_weights(self) -> bool: ...
+    def selects(self, name: str, layer: int | None, /) -> bool: ...
     def write_prepared(
         self, path: str, rank: int | None, verify: bool, message: Callable[[int, str], None], /
     ) -> None: ...
@@ -138,6 +149,9 @@ def sum_loads(
     num_experts: int, /,
 ) -> list[int]: ...
 
+#: Version and commit of libmoec.so.1: "0.1.0 (commit 0123456789ab)".
+version: str
+
 class Compiler:
     def __new__(
         cls,
@@ -161,7 +175,11 @@ class Compiler:
     def print_report(
         self, source: _Source, device: Device | None, results: bytes | None, /
     ) -> str: ...
+    def expect(
+        self, source: _Source, device: Device | None, tokens: tuple[int, ...], /
+    ) -> str: ...
 
+def find_layers(source: _Source, /) -> tuple[int, ...]: ...
 def load_package(cls: type[_Layer], data: bytes, device: Device, /) -> _Layer: ...
 
 # For moec.torch: its layers, and its _find(), which the kernels call.

@@ -4,18 +4,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 from . import _core
+from .hub import find_model
 from .layer import FORMS, Layer
 from .progress import Progress, Work, find_listener, say, watch
 
-#: Path of a model's config.json or folder, of a spec (docs/use/layers.md) or of IR (.mlir); or a spec as a dict.
+#: Path of a model's config.json or folder, of a spec (docs/use/layers.md) or of IR (.mlir); the name of a model in the
+#: cache of the Hugging Face hub ("org/name"); or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 _devices: dict[str, _core.Device] = {}
@@ -24,7 +27,15 @@ _devices_lock = threading.Lock()
 
 def find_device(device: Any) -> _core.Device:
     """Returns the device with this name: "cpu", "cuda", "cuda:N", N, or a framework object that prints as one of them
-    (torch.device, jax.Device, cupy.cuda.Device)."""
+    (torch.device, jax.Device, cupy.cuda.Device). None is the first GPU, or the CPU if there is none."""
+    if device is None:
+        try:
+            return find_device("cuda:0")
+        except (_core.Unavailable, _core.InvalidArgument):
+            return find_device("cpu")
+    if isinstance(device, str) and device.startswith("gpu"):
+        named = device.partition(":")[2] or "0"
+        raise _core.InvalidArgument(f"device: {device!r} found; give \"cuda:{named}\" for a GPU, or \"cpu\"")
     if isinstance(device, bool):
         raise _core.InvalidType("device: \"cuda:N\", \"cpu\" or an int expected, bool found")
     name = f"cuda:{device}" if isinstance(device, int) else str(device)
@@ -47,6 +58,30 @@ def find_device(device: Any) -> _core.Device:
                 raise _core.Unavailable(message) from None
             _devices[f"{kind}:{number}"] = found
         return found
+
+
+def set_num_threads(count: int) -> None:
+    """Sets the number of threads that run layers on the CPU, those that are loaded too, from their next call on. The
+    thread that calls a layer is one of them. Default: the variable MOEC_NUM_THREADS, else OMP_NUM_THREADS, else one per
+    core that the process may use, within the CPU quota of its control group.
+
+    Raises InvalidType if `count` is no int, InvalidArgument if it is not from 1 to 4096."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise _core.InvalidType(f"count: an int expected, {type(count).__name__} found")
+    if not 1 <= count <= 4096:
+        raise _core.InvalidArgument(f"count: {count} found; 1 to 4096 threads are accepted")
+    with _devices_lock:
+        device = _devices.get("cpu:0")
+        if device is None:
+            _devices["cpu:0"] = _core.Device("cpu", count)
+        else:
+            device.set_threads(count)
+
+
+def get_num_threads() -> int:
+    """Returns the number of threads that run layers on the CPU. Raises InvalidArgument if a variable that
+    set_num_threads() names is no number of threads."""
+    return find_device("cpu").threads
 
 
 #: Values of moejit_severity.
@@ -95,7 +130,9 @@ def _describe(
     num_valid_tokens: bool,
     layer: int | None,
     parallel: Mapping[str, Any] | None = None,
-) -> tuple[str, bytes | None, int, int, str | None, bool, int | None, str | None]:
+    ignore_fields: Sequence[str] = (),
+    batch_invariant: bool = False,
+) -> tuple[Any, ...]:
     for name, value in (("max_tokens", max_tokens), ("num_experts", num_experts)):
         if value is None:
             continue
@@ -120,34 +157,59 @@ def _describe(
             ) from None
         if not isinstance(path, str) or "\0" in path:
             raise _core.InvalidArgument("source: a path of text without NUL expected")
-        # The name of a model on the Hugging Face hub.
-        is_name = re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)(?<!\.mlir)", path)
-        if is_name and not os.path.exists(path):
-            raise _core.NotFound(
-                f"source: there is no file or folder {path!r}; a model of the hub is fetched with "
-                f"`hf download {path} --local-dir FOLDER`, whose folder is given"
-            )
+        path = find_model(path)
     ranks = None if parallel is None else _print_json("parallel", parallel)
-    return (path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks)
+    if isinstance(ignore_fields, (str, bytes)) or not isinstance(ignore_fields, Iterable):
+        raise _core.InvalidType(
+            f"ignore_fields: a list of names expected, {type(ignore_fields).__name__} found"
+        )
+    return (
+        path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks, tuple(ignore_fields),
+        batch_invariant,
+    )
+
+
+#: How messages of the library name what Python's arguments are called: fields of the C API, and options of commands.
+_ARGUMENTS = (
+    (re.compile(r"\bmoejit_(?:source|options)\.(\w+)"), r"\1"),
+    (re.compile(r"--ignore-field=([\w.-]+)"), r"ignore_fields=['\1']"),
+    (re.compile(r"--(layer|num-experts|max-tokens|tokens|entry|parallel)\b"), lambda found: found[1].replace("-", "_")),
+)
+
+
+@contextlib.contextmanager
+def arguments_of_python() -> Iterator[None]:
+    """Errors of the compiler name the arguments of compile(), not those of C or of the commands."""
+    try:
+        yield
+    except _core.Error as error:
+        text = str(error)
+        for pattern, name in _ARGUMENTS:
+            text = pattern.sub(name, text)
+        raise (error if text == str(error) else type(error)(text)) from None
 
 
 def compile(
     source: Source,
     *,
-    device: Any = "cuda:0",
+    device: Any = None,
     max_tokens: int | None = None,
     num_experts: int | None = None,
     entry: str | None = None,
     num_valid_tokens: bool = False,
     layer: int | None = None,
     parallel: Mapping[str, Any] | None = None,
+    ignore_fields: Sequence[str] = (),
+    batch_invariant: bool = False,
     cache: bool = True,
     progress: Progress = None,
 ) -> Layer:
     """Compiles a layer for a device, or takes it from the cache (docs/use/c-api.md), and loads it.
 
-    source: a model's config.json or its folder, a spec (docs/use/layers.md), IR (.mlir), or a spec as a dict.
-    device: "cuda:N", "cpu", N, or a framework's device that prints as one of these.
+    source: a model's config.json or its folder, the name of a model in the local cache of the Hugging Face hub
+        ("org/name"), a spec (docs/use/layers.md), IR (.mlir), or a spec as a dict.
+    device: "cuda:N", "cpu", N, or a framework's device that prints as one of these; default: the first GPU, or the CPU
+        if there is none.
     max_tokens: the largest number of tokens in a call; default: that of the description.
     num_experts: overrides the number of experts, to try out a large model.
     entry: the routing inputs of a call: "gate" (none; the layer has the router's weights), "logits" (router_logits) or
@@ -156,6 +218,8 @@ def compile(
     layer: the decoder layer of a model, counted from 0; default: the first one with experts.
     parallel: the ranks of the layer (docs/use/parallel.md), which a model's configuration does not contain: {"dp": 2,
         "experts": "linear"}.
+    ignore_fields: keys of a model's config.json to ignore that are refused although they do not concern the layer.
+    batch_invariant: the bits of a row depend on this row and the weights alone (docs/use/layers.md).
     cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
     progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
         lines on the error stream with each stage and its time, and the elapsed time every ten seconds. A function:
@@ -163,7 +227,9 @@ def compile(
 
     Raises InvalidArgument, with file, line and column, if the description is invalid; NotFound if a file does not
     exist; Unavailable without a driver or GPU. Releases the GIL."""
-    described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel)
+    described = _describe(
+        source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant
+    )
     return _load(described, device, cache, progress)
 
 
@@ -175,7 +241,7 @@ def _make_compiler(cache: bool, progress: Progress, work: Work | None = None) ->
 
 def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progress) -> Layer:
     target = find_device(device)
-    with watch(f"{described[0]} is compiled", progress) as work:
+    with watch(f"{described[0]} is compiled", progress) as work, arguments_of_python():
         compiler = _make_compiler(cache, progress, work)
         made, from_cache, seconds = compiler.load(Layer, described, target)
     made._source = described
@@ -186,13 +252,22 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
 def compile_text(name: str, text: str, *, device: Any) -> Layer:
     """Compiles the text of a spec (.json) or of IR (.mlir) like compile(); `name` is its file name. IR may have any
     inputs and outputs: the layer's run() takes them by name."""
-    return _load((name, text.encode(), 0, 0, None, False, None, None), device, True, False)
+    return _load((name, text.encode(), 0, 0, None, False, None, None, (), False), device, True, False)
 
 
 def print_text(name: str, text: str, form: str) -> str:
     """Returns a form of a layer, as in Layer.ir(), compiled from a text; `name` is its file name."""
-    described = (name, text.encode(), 0, 0, None, False, None, None)
+    described = (name, text.encode(), 0, 0, None, False, None, None, (), False)
     return _make_compiler(False, None).print(described, find_device("cpu"), FORMS.index(form))
+
+
+def print_spec(
+    source: Source, *, layer: int | None = None, ignore_fields: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns the spec of a layer (docs/use/layers.md) with all defaults. Arguments are those of compile()."""
+    described = _describe(source, None, None, None, False, layer, None, ignore_fields)
+    with arguments_of_python():
+        return json.loads(_make_compiler(False, None).print(described, find_device("cpu"), FORMS.index("spec")))
 
 
 def compile_package(
@@ -206,6 +281,8 @@ def compile_package(
     num_valid_tokens: bool = False,
     layer: int | None = None,
     parallel: Mapping[str, Any] | None = None,
+    ignore_fields: Sequence[str] = (),
+    batch_invariant: bool = False,
     cache: bool = True,
     cache_directory: str | os.PathLike[str] | None = None,
     cache_bytes: int = 0,
@@ -218,7 +295,8 @@ def compile_package(
     """Compiles a layer for a GPU that need not be present. The result is the contents of a .moepkg file, for
     Layer.from_package() or moert_package_open().
 
-    target: "sm_80", "sm_90a", "sm_100a".
+    target: "sm_80", "sm_90a" or "sm_100a"; or the architecture of a GPU, for the best of these that it runs: "sm_90" is
+        sm_90a; sm_86, sm_89, sm_103 and sm_120 run the code of sm_80.
     device_part: the part that configs are chosen for, e.g. "h100-sxm" (docs/design/cost-model.md).
     cache_directory, cache_bytes: the cache folder and its size limit in bytes; default: $MOEC_CACHE_DIR, else
         $XDG_CACHE_HOME/moec, else ~/.cache/moec, and 1 GiB.
@@ -228,23 +306,33 @@ def compile_package(
     warn: called with each warning; by default warnings are printed on the error stream.
 
     Other arguments and exceptions are those of compile()."""
-    described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel)
+    described = _describe(
+        source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant
+    )
     directory = None if cache_directory is None else os.fspath(cache_directory)
-    with watch(f"{described[0]} is compiled", progress) as work:
+    with watch(f"{described[0]} is compiled", progress) as work, arguments_of_python():
         compiler = _core.Compiler(
             _make_message(progress, work, warn), target, device_part, directory, bool(cache), cache_bytes,
             threads, None, bool(use_ptxas), tuple(configs),
         )
         data, from_cache, seconds = compiler.compile(described)
     package = Package(data)
-    package.from_cache, package.seconds = from_cache, seconds
+    package.target, package.from_cache, package.seconds = target, from_cache, seconds
     return package
 
 
 class Package(bytes):
     """The contents of a .moepkg file, with information about its compilation."""
 
+    #: The target of the code, for example "sm_90a".
+    target: str = ""
     #: Whether the layer was in the cache.
     from_cache: bool = False
     #: Wall-clock time of the compilation or the cache lookup.
     seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<moec.Package for {self.target or 'an unknown target'}, {len(self) / 2**20:.1f} MiB>"
+
+    #: print() shows a line, too.
+    __str__ = __repr__

@@ -8,6 +8,9 @@ import logging
 import os
 from typing import Callable
 
+#: The version of each engine that its plugin supports, by package.
+ENGINES = {"vllm": "0.33", "sglang": "0.5.23"}
+
 
 def run_plugin(engine: str, variable: str, register: Callable[[], None], logger: logging.Logger) -> None:
     """Entry point of a plugin: calls `register` if the environment variable `variable`, a comma-separated list,

@@ -5,14 +5,21 @@
 from __future__ import annotations
 
 import functools
+import html
 import json
+import math
 import os
+import pathlib
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from .given_weights import GivenWeights, Names
+from .hints import explain_name, explain_shape
+from .hub import resolve
 from .progress import Progress, watch
 from .report import Measured, read_measured, write_page
 
@@ -31,7 +38,7 @@ class TensorInfo:
     dtype: str
     #: "input", "weight", "output" or "prepared".
     role: str
-    #: Shape in a call with the most tokens.
+    #: Shape in a call with the most tokens; its repr says T for the number of tokens.
     shape: tuple[int, ...]
     #: Whether the first dimension is the number of tokens of a call.
     depends_on_tokens: bool
@@ -41,6 +48,11 @@ class TensorInfo:
     strided: bool
     #: Whether calls read this weight. False if they read only tensors prepared from it.
     read_by_calls: bool
+
+    def __repr__(self) -> str:
+        first, *others = [str(size) for size in self.shape] or [""]
+        sizes = ", ".join([f"T <= {first}" if self.depends_on_tokens else first, *others])
+        return f"<moec.TensorInfo {self.name}: {self.role}, {self.dtype} [{sizes}]>"
 
 
 @dataclass(frozen=True)
@@ -62,21 +74,32 @@ class Benchmark:
 
     @property
     def median(self) -> float:
+        """The median, in seconds."""
         return self.seconds[len(self.seconds) // 2]
 
     @property
     def best(self) -> float:
+        """The shortest time, in seconds."""
         return self.seconds[0]
+
+    def __repr__(self) -> str:
+        return (f"<moec.Benchmark of {len(self.seconds)} runs: median {self.median * 1e6:.1f} us, "
+                f"best {self.best * 1e6:.1f} us>")
 
 
 def _get_path(path: Any, argument: str) -> Any:
     try:
         return os.fspath(path)
     except TypeError:
-        remedy = "; bind() takes tensors" if isinstance(path, Mapping) else ""
-        raise _core.InvalidType(
-            f"{argument}: a path expected, {type(path).__name__} found{remedy}"
-        ) from None
+        raise _core.InvalidType(f"{argument}: a path expected, {type(path).__name__} found") from None
+
+
+#: Methods of moec._core.Layer that methods of Layer stand for.
+_INTERNALS = frozenset({
+    "benchmark_runs", "bind_memory", "bind_prepared", "bind_weight", "device_object", "fill_weights", "load_tensors",
+    "load_weights", "operands", "owns_weights", "plan_text", "prepare_weights", "selects", "spec_text", "time_calls",
+    "write_prepared",
+})
 
 
 class Layer(_core.Layer):
@@ -91,7 +114,8 @@ class Layer(_core.Layer):
     and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens, at most
     max_tokens. H, k and R are those of docs/use/layers.md; D is the layer's dtype.
 
-    hidden_states: [T, H] of D.
+    hidden_states: [T, H] of D, or with more leading dimensions, as in [batch, seq, H]; other tensors then have the same
+        ones or are flat, and the result has them.
     router_logits: [T, R], f32 or routing.logits_dtype; for the entry "logits".
     topk_ids, topk_weights: [T, k], i32 and f32; for the entry "ids". An id outside 0 <= id < R contributes nothing.
         With record_ids they are outputs and receive the router's choice.
@@ -125,11 +149,13 @@ class Layer(_core.Layer):
         folder: str | os.PathLike[str],
         layer: int | None = None,
         *,
-        device: Any = "cuda:0",
+        device: Any = None,
         max_tokens: int | None = None,
         entry: str | None = None,
         num_valid_tokens: bool = False,
         parallel: Mapping[str, Any] | None = None,
+        ignore_fields: Sequence[str] = (),
+        batch_invariant: bool = False,
         rank: int | None = None,
         prepared: str | os.PathLike[str] | None = None,
         cache: bool = True,
@@ -137,6 +163,8 @@ class Layer(_core.Layer):
     ) -> Layer:
         """Compiles a layer of a model on disk (config.json and safetensors) and loads its weights.
 
+        folder: the model's folder, or its name in the local cache of the Hugging Face hub ("org/name"), where
+            `hf download org/name` puts it.
         layer: index of the decoder layer, from 0; default: the first one with experts.
         rank: with `parallel`, the rank whose weights are loaded.
         prepared: path of a file of prepared weights. If it exists, the weights are loaded from it instead of the
@@ -153,6 +181,8 @@ class Layer(_core.Layer):
             num_valid_tokens=num_valid_tokens,
             layer=layer,
             parallel=parallel,
+            ignore_fields=ignore_fields,
+            batch_invariant=batch_invariant,
             cache=cache,
             progress=progress,
         )
@@ -172,13 +202,13 @@ class Layer(_core.Layer):
         cls,
         package: str | os.PathLike[str] | bytes,
         *,
-        device: Any = "cuda:0",
+        device: Any = None,
         progress: Progress = None,
     ) -> Layer:
         """Loads a layer from a .moepkg file or its contents. Raises InvalidArgument if it is damaged or has no code for
         the device.
 
-        progress: as in compile()."""
+        device, progress: as in compile()."""
         from .compiler import find_device
 
         if not isinstance(package, bytes):
@@ -188,7 +218,7 @@ class Layer(_core.Layer):
             except (OSError, TypeError, ValueError) as error:
                 raise _core.NotFound(f"package: cannot be read: {error}") from error
         target = find_device(device)
-        with watch("the package is loaded", progress):
+        with watch("loading the package", progress):
             return _core.load_package(cls, package, target)
 
     # Weights.
@@ -208,31 +238,79 @@ class Layer(_core.Layer):
             )
         names = {info.name.replace(".", "_"): info.name for info in self.tensors}
         for name, tensor in {**(tensors or {}), **named}.items():
-            self.bind_weight(names.get(name, name), tensor)
+            name = names.get(name, name)
+            try:
+                self.bind_weight(name, tensor)
+            except _core.InvalidArgument as error:
+                hint = self._explain_weight(name, tensor)
+                if hint:
+                    # The hint is more than the name that is alike.
+                    text = re.sub(r"; did you mean '[^']*'\?$", "", str(error))
+                    raise _core.InvalidArgument(text + hint) from None
+                raise
+        return self
+
+    def _explain_weight(self, name: str, tensor: Any) -> str:
+        shapes = {info.name: info.shape for info in self.tensors if info.role == "weight"}
+        if name in shapes:
+            return explain_shape(tensor, shapes[name])
+        return explain_name(str(name), shapes, self.spec.get("gate_up_order", "gate_up"))
+
+    def generate_weights(self, seed: int = 0) -> Layer:
+        """Fills the weights with pseudo-random values, for benchmarks of a layer without a checkpoint, in memory owned by
+        the layer. Equal seeds give equal values. Every intermediate is of the order of one.
+
+        Raises ResourceExhausted if the machine has too little free memory for them."""
+        from .compiler import arguments_of_python
+
+        with arguments_of_python():
+            self.fill_weights(seed)
         return self
 
     def load(
         self,
-        folder: str | os.PathLike[str],
+        weights: str | os.PathLike[str] | Mapping[str, Any] | Iterable[tuple[str, Any]],
         layer: int | None = None,
         *,
+        names: Names = None,
+        partial: bool = False,
         rank: int | None = None,
         progress: Progress = None,
     ) -> Layer:
-        """Loads the weights of a checkpoint: a model's folder or a safetensors file, with the names of the model or of
-        docs/use/layers.md. They are read expert by expert into memory owned by the layer, and converted if that is exact.
+        """Loads the weights of a checkpoint, with the names of the model or of docs/use/layers.md, into memory owned by
+        the layer; they are converted if that is exact.
 
+        weights: a model's folder or a safetensors file, which is read expert by expert; or tensors by name, contiguous,
+            on the CPU or the layer's device, as a mapping or as pairs (name, tensor). Those of the rest of the model
+            are ignored. From an iterable, each tensor goes to its place before the next is asked for.
         layer: index of the decoder layer, from 0; default: the one that was compiled.
+        names: gives tensors the names of the checkpoint: a function, which returns None for a tensor to leave out, or a
+            mapping, in which "{e}" stands for a number.
+        partial: other tensors of the layer come in later calls, or have come.
         rank: for a layer of several ranks, the rank whose weights are read; default: that of its communicator.
         progress: as in compile().
 
-        Raises NotFound or InvalidArgument, with the name of the tensor."""
+        Tensors given to a layer that has loaded its weights are an update: they are written to the same memory, and
+        prepared weights are prepared again, so that clones and captured CUDA graphs use them. Running calls and replays
+        must be complete before. All tensors of a call are checked before the first is written. Values of tensors that
+        are copied on the GPU are not checked.
+
+        Raises NotFound or InvalidArgument, with the name of the tensor; the layer has the weights that it had then."""
         from .compiler import _PROGRESS, _make_message
 
-        path = _get_path(folder, "folder")
+        if not isinstance(weights, (str, bytes, os.PathLike)):
+            given = GivenWeights(self, weights, layer, rank, names)
+            with watch("weights are loaded", progress) as work:
+                given.load(partial, _make_message(progress, work))
+            return self
+        if names is not None or partial:
+            raise _core.InvalidArgument("names, partial: only for tensors in memory; leave them out for a path")
+        path = _get_path(weights, "weights")
+        if isinstance(path, str):
+            path = resolve(path)
         with watch("weights are read", progress) as work:
             tell = _make_message(progress, work)
-            tell(_PROGRESS, f"weights are read from {folder}")
+            tell(_PROGRESS, f"weights are read from {path}")
             self.load_weights(path, layer, rank, tell)
         tell(_PROGRESS, "weights are loaded")
         return self
@@ -300,6 +378,25 @@ class Layer(_core.Layer):
             self.bind_memory(name, tensor)
         return PrepareReport(*self.prepare_weights(again))
 
+    def _call_flat(self, hidden_states: Any, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs a call whose tensors have several leading dimensions, with one row per token. NotImplemented for tensors
+        that cannot be reshaped."""
+        if not hasattr(hidden_states, "reshape"):
+            return NotImplemented
+        leading = tuple(hidden_states.shape[:-1])
+
+        def flatten(tensor: Any) -> Any:
+            shape = getattr(tensor, "shape", None)
+            if shape is None or tuple(shape[: len(leading)]) != leading:
+                return tensor
+            return tensor.reshape(-1, *shape[len(leading):])
+
+        flat = self(
+            flatten(hidden_states), *map(flatten, arguments), out=flatten(out),
+            **{name: flatten(value) for name, value in named.items()},
+        )
+        return flat.reshape(*leading, flat.shape[-1]) if out is None else out
+
     # Information about the layer.
 
     @functools.cached_property
@@ -334,7 +431,7 @@ class Layer(_core.Layer):
             text = self.spec_text
             if not text:
                 raise _core.Error("the package has no description of the layer")
-            source = ("layer.json", text.encode(), 0, 0, None, False, None, None)
+            source = ("layer.json", text.encode(), 0, 0, None, False, None, None, (), False)
         return source
 
     def _print(self, form: int) -> str:
@@ -345,7 +442,8 @@ class Layer(_core.Layer):
     def explain(self, full: bool = False) -> str:
         """Returns text about the chosen configs and expected times, at most 40 lines. With `full` it also lists the
         alternatives."""
-        return self._print(_FULL_EXPLANATION if full else _EXPLANATION)
+        text = self._print(_FULL_EXPLANATION if full else _EXPLANATION)
+        return text.replace("--explain=all prints", "explain(full=True) prints")
 
     def ir(self, level: str = "moe") -> str:
         """Returns the layer as text: "spec" (JSON with all defaults), IR of level "moe" (what), "plan" (when and where)
@@ -385,6 +483,21 @@ class Layer(_core.Layer):
         separately. Caches are not flushed between runs. Times are in seconds."""
         return Benchmark(tuple(self.benchmark_runs(tokens, repeat, seed)))
 
+    def tune(
+        self, output: str | os.PathLike[str], *, tokens: Sequence[int] | None = None, seconds: int = 60
+    ) -> pathlib.Path | None:
+        """Measures other configs of the layer's gemms on the first GPU with the bundle's moe-bench, and writes the faster
+        ones to the file `output`, for moe-compile --tuned.
+
+        tokens: token counts that are measured; default: 1 to 4096.
+        seconds: about how long to measure.
+
+        Returns the file; None if no config was faster, and so none is written. Raises Unavailable without a GPU,
+        NotFound without moe-bench."""
+        from .commands.tune import TOKENS, tune
+
+        return tune(self.spec, output, tokens=TOKENS if tokens is None else tokens, seconds=seconds)
+
     def clone(self) -> Layer:
         """Returns a second layer with the same weights and its own workspace, so that calls of both can overlap."""
         other = super().clone()
@@ -400,6 +513,30 @@ class Layer(_core.Layer):
             "a layer is on a device and cannot be pickled; carry a package (moec.compile_package) and the weights "
             "(save_prepared()), and make the layer of them there"
         )
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of hidden states and output: "bf16", "f16" or "f32"."""
+        return next(info.dtype for info in self.tensors if info.name == "hidden_states")
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights that are bound, without those that the layer prepares from them."""
+        return sum(
+            math.prod(info.shape) * int(re.sub(r"\D*(\d+).*", r"\1", info.dtype)) // 8
+            for info in self.tensors
+            if info.role == "weight"
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted(set(super().__dir__()) - _INTERNALS)
+
+    def _repr_html_(self) -> str:
+        """The report in a frame, for notebooks."""
+        if self.closed:
+            return html.escape(repr(self))
+        page = html.escape(self.report(), quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="600" style="border: 0"></iframe>'
 
     def __enter__(self) -> Layer:
         return self

@@ -104,7 +104,7 @@ def _describe_activation(module: torch.nn.Module, device: torch.device) -> dict[
         function = getattr(module, "act_fn", None)
         raise _refuse(
             kind,
-            f"{name}, with act_fn {type(function).__name__}, is no activation of docs/use/layers.md",
+            f"{name}, with act_fn {type(function).__name__}, is not an activation of docs/use/layers.md",
         )
     activation, order = found
     return {"activation": activation} | ({} if order == "gate_up" else {"gate_up_order": order})
@@ -115,7 +115,7 @@ def _ask(module: torch.nn.Module, weight_on_input: bool) -> str:
     if getattr(module, "has_post_expert_norm", False):
         raise _refuse(
             type(module).__name__,
-            "has_post_expert_norm: a norm after an expert has no form in a layer",
+            "has_post_expert_norm: a layer cannot have a norm after an expert",
         )
     weights = _list_weights(module)
     device = getattr(module, weights[0].parameter).device
@@ -318,7 +318,7 @@ class _Experts:
             if type(parameter) not in (torch.Tensor, torch.nn.Parameter):
                 raise _refuse(
                     self.module["module"],
-                    f"{weight.parameter} is a {type(parameter).__name__}, no plain tensor",
+                    f"{weight.parameter} is a {type(parameter).__name__}, not a plain tensor",
                 )
             plain = parameter.detach()
             found[weight.weight] = plain.transpose(1, 2) if weight.is_transposed else plain
@@ -333,7 +333,7 @@ class _Experts:
         converted = bias.to(dtype)
         if not torch.equal(converted.to(bias.dtype), bias):
             raise _refuse(
-                self.module["module"], f"{name} has numbers that {dtype} of hidden_states does "
+                self.module["module"], f"{name} has values that {dtype} of hidden_states does "
                 "not have; load the model in the dtype of its checkpoint"
             )
         return converted
@@ -364,7 +364,7 @@ class _Experts:
         if copied:
             warnings.warn(
                 f"moec: {self.module['module']}: the memory of weights with transposed rows is shared with "
-                f"other tensors, so that each call copies {copied / 2**20:.1f} MiB; "
+                f"other tensors, so each call copies {copied / 2**20:.1f} MiB; "
                 "moec.transformers.transpose_weights(model) before the first call avoids it",
                 stacklevel=2,
             )

@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Union
+from typing import Any, Union
 
-#: None: a bar on the error stream, if that is a terminal. False: nothing. True: lines on the error stream. A function:
+#: None: a bar on the error stream, if that is a terminal, or in the notebook (by tqdm, where it is installed). False: nothing. True: lines on the error stream. A function:
 #: called with each line, possibly from another thread.
 Progress = Union[None, bool, Callable[[str], None]]
 
@@ -72,6 +72,30 @@ def _show_bar(work: Work) -> None:
     stream.flush()
 
 
+def _is_notebook() -> bool:
+    """Whether the process is the kernel of a notebook. Its error stream is no terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _find_tqdm() -> Any:
+    """Returns tqdm's bar for terminals and notebooks; None if tqdm is not installed."""
+    try:
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    return tqdm
+
+
+def _show_tqdm(tqdm: Any, work: Work) -> None:
+    bar = tqdm(total=100, desc=f"moec: {work.what}", leave=False, file=sys.stderr, bar_format="{l_bar}{bar}| {elapsed}")
+    while not work.is_done.wait(FRAME):
+        bar.n = int(100 * (work.fraction or 0.0))
+        bar.refresh()
+    bar.close()
+
+
 def _tell(listener: Callable[[str], None], work: Work) -> None:
     while True:
         listener(f"{work.what} ... {work.describe()}")
@@ -85,7 +109,9 @@ def watch(what: str, progress: Progress) -> Iterator[Work]:
     its finished fraction with step()."""
     work = Work(what)
     listener = find_listener(progress)
-    is_bar = progress is None and sys.stderr is not None and sys.stderr.isatty()
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    tqdm = _find_tqdm() if progress is None and (is_terminal or _is_notebook()) else None
+    is_bar = progress is None and (is_terminal or tqdm is not None)
     if not listener and not is_bar:
         yield work
         return
@@ -95,6 +121,8 @@ def watch(what: str, progress: Progress) -> Iterator[Work]:
             return
         if listener:
             _tell(listener, work)
+        elif tqdm:
+            _show_tqdm(tqdm, work)
         else:
             _show_bar(work)
 

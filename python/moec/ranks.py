@@ -85,7 +85,7 @@ def from_process_group(
     except (RuntimeError, AttributeError) as error:
         raise InvalidArgument(f"group: one of the backend NCCL expected ({error})") from error
     if comm == 0:
-        raise InvalidArgument("group: it has no communicator yet; run a collective of its own first, or give "
+        raise InvalidArgument("group: it has no communicator yet; run a collective on it first, or give "
                               "init_process_group() its device_id")
     return adopt(comm, dp, tp, rank=rank, device=device, limit=limit)
 

@@ -27,7 +27,7 @@ def read_measured(measured: Measured, device: str) -> bytes | None:
         for tokens, seconds in measured.items():
             seconds = getattr(seconds, "median", seconds)
             if isinstance(tokens, bool) or not isinstance(tokens, int):
-                raise _core.InvalidArgument(f"measured: {tokens!r} is no number of tokens")
+                raise _core.InvalidArgument(f"measured: {tokens!r} is not a token count")
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
                 raise _core.InvalidArgument(
                     f"measured: seconds or a Benchmark expected at {tokens} tokens, "

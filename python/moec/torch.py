@@ -135,7 +135,7 @@ def _find(number: int) -> Layer:
             else "the program that calls it was exported in another process, and has no weights of moec's; give "
             "it the layer with moec.torch.attach(program, layer)"
         )
-        raise InvalidArgument(f"layer: no layer has the number {number}: {why}")
+        raise InvalidArgument(f"layer: there is no layer with the number {number}: {why}")
     return layer
 
 
@@ -265,6 +265,8 @@ class MoE(torch.nn.Module):
         input_ids: Optional[torch.Tensor] = None,
         is_padding: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
+        """Runs the layer on the current stream, with the arguments of moec.Layer; leading dimensions of hidden_states
+        are kept."""
         rows = hidden_states
         if rows.dim() != 2:
             rows = rows.reshape(-1, rows.shape[-1])
@@ -283,4 +285,5 @@ class MoE(torch.nn.Module):
         return copied.train(self.training)
 
     def extra_repr(self) -> str:
+        """Returns the layer's repr, which PyTorch prints for the module."""
         return repr(self.layer)

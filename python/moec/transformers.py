@@ -49,10 +49,17 @@ def forward(
 # Public functions.
 
 
+def _is_own(name: str, interface: Any) -> bool:
+    """Whether Transformers has an implementation of that name. "eager" is not in its registry."""
+    present = getattr(interface, "_global_mapping", {}).get(name)
+    return name == "eager" or getattr(present, "__module__", "").startswith("transformers.")
+
+
 def register(name: str = "moec", *, max_tokens: int = DEFAULT_TOKENS) -> None:
     """Registers moec as an experts implementation of Transformers, for 16-bit, 32-bit and float8 weights: use
     `model.set_experts_implementation("moec")`, or `experts_implementation="moec"` of from_pretrained().
 
+    name: the implementation's name; one of Transformers' own, such as "eager", is refused.
     max_tokens: tokens per run of a layer, which determines the workspace size on a GPU; a larger call is split into
         several runs. Applies to modules whose first call comes later."""
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
@@ -67,6 +74,11 @@ def register(name: str = "moec", *, max_tokens: int = DEFAULT_TOKENS) -> None:
             "moec.transformers needs Transformers 5.23 or newer, with registries of experts; "
             f"install it, as with pip install -U transformers ({error})"
         ) from error
+    if _is_own(name, ExpertsInterface):
+        raise InvalidArgument(
+            f"name: {name!r} is Transformers' own implementation, which models need for training; choose another name, "
+            'as in "moec"'
+        )
     set_max_tokens(max_tokens)
     ExpertsInterface.register(name, forward)
     FP8ExpertsInterface.register(name, forward)
@@ -183,7 +195,7 @@ def _check_mxfp4(experts: torch.nn.Module) -> None:
     kind = type(experts).__name__
     if getattr(experts, "_is_hooked", False):
         raise InvalidArgument(
-            f"model: {kind}: its forward is one of tensor or expert parallelism; load the model without "
+            f"model: {kind}: its forward is written for tensor or expert parallelism; load the model without "
             "them, or leave its forward as it is"
         )
     if _is_taken(experts):

@@ -86,8 +86,17 @@ bool Call::place(PyObject *name, void *value) {
     return give(state.output, value);
   std::string text = show(name);
   if (std::none_of(names.inputs + 1, std::end(names.inputs),
-                   [name](PyObject *each) { return isSame(name, each); }))
-    return fail(Kind::Type, "a layer has no argument '" + text + "'");
+                   [name](PyObject *each) { return isSame(name, each); })) {
+    std::string known;
+    std::vector<std::string> accepted{"out", "stream"};
+    for (int i = 0; i < numArguments; ++i) {
+      known += nameOf(i) + std::string(", ");
+      accepted.push_back(nameOf(i));
+    }
+    return fail(Kind::Type, "a layer has no argument '" + text +
+                                "'; this one has " + known + "stream" +
+                                suggest(text, accepted));
+  }
   return !value || fail(Kind::Value, text + ": the layer takes none; " +
                                          explainExtra(state, text));
 }
@@ -97,7 +106,7 @@ bool Call::checkInputs() const {
     if (!given[i] && i != state.output && i != state.validTokens)
       return fail(Kind::Type, std::string(nameOf(i)) +
                                   ": is missing; the layer was compiled for "
-                                  "calls that bring it");
+                                  "calls with this argument");
   return true;
 }
 
@@ -129,18 +138,20 @@ bool Call::readInput(int argument) {
   const Tensor &tensor = tensors[argument];
   if (!expected.dependsOnTokens)
     return true;
-  if (tensor.get().ndim != int(expected.shape.size()))
+  if (tensor.get().ndim != int(expected.shape.size())) {
+    leadingDimensions = argument == state.hiddenStates &&
+                        tensor.get().ndim > int(expected.shape.size());
     return fail(Kind::Value, expected.text + ": rank " +
                                  std::to_string(expected.shape.size()) +
                                  " expected, shape " + tensor.showShape() +
                                  " found; reshape it to one row per token");
+  }
   if (argument == state.hiddenStates)
     tokens = tensor.get().shape[0];
   else if (tensor.get().shape[0] != tokens)
-    return fail(Kind::Value,
-                expected.text + ": " + std::to_string(tokens) +
-                    " rows expected, as hidden_states has, shape " +
-                    tensor.showShape() + " found");
+    return fail(Kind::Value, expected.text + ": " + std::to_string(tokens) +
+                                 " rows expected, as in hidden_states, shape " +
+                                 tensor.showShape() + " found");
   // Integers have no gradient.
   return expected.dtype[0] == 'i' ||
          checkGradient(argument,
@@ -168,10 +179,9 @@ bool Call::readOutput() {
     return true;
   const Tensor &tensor = tensors[state.output];
   if (tensor.get().ndim != 2 || tensor.get().shape[0] != tokens)
-    return fail(Kind::Value,
-                "out: " + std::to_string(tokens) +
-                    " rows expected, as hidden_states has, shape " +
-                    tensor.showShape() + " found");
+    return fail(Kind::Value, "out: " + std::to_string(tokens) +
+                                 " rows expected, as in hidden_states, shape " +
+                                 tensor.showShape() + " found");
   return checkGradient(state.output, "give a tensor that does not");
 }
 
@@ -274,8 +284,7 @@ bool moec::python::isCallable(const LayerState &state) {
        state.operands[size_t(state.arguments[size_t(state.output)])].text ==
            "output");
   return (state.hiddenStates >= 0 && hasOutput) ||
-         fail(Kind::Value,
-              "the layer has no matrix hidden_states among its inputs, or "
-              "several outputs of which none is called output; run() takes "
-              "tensors by name");
+         fail(Kind::Value, "the layer has no matrix hidden_states among its "
+                           "inputs, or several outputs but none called output; "
+                           "use run(), which takes tensors by name");
 }

@@ -56,6 +56,9 @@ public:
   bool read();
   /// Binds the tensors and runs the layer.
   bool run();
+  /// Whether read() failed because the hidden states have several leading
+  /// dimensions, as in [batch, seq, hidden].
+  bool hasLeadingDimensions() const { return leadingDimensions; }
 
 protected:
   explicit Call(LayerState &state) : state(state) {}
@@ -114,6 +117,7 @@ protected:
   int64_t numValid = -1;
   /// The output was made by this call and has no other users yet.
   bool isOutputNew = false;
+  bool leadingDimensions = false;
 
 private:
   /// Reads an operand: an input, or an output other than the returned one.

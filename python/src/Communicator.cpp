@@ -154,20 +154,31 @@ moert_communicator *moec::python::getCommunicator(PyObject *object) {
 
 bool moec::python::addCommunicator(PyObject *module) {
   static PyMethodDef methods[] = {
-      makeMethod("from_environment", fromEnvironment, nullptr, METH_STATIC),
-      makeMethod("adopt_nccl", adoptNccl, nullptr, METH_STATIC),
-      makeMethod("local", makeLocal, nullptr, METH_STATIC),
+      makeMethod("from_environment", fromEnvironment,
+                 "Connects the ranks of a launcher: moec.ranks.connect().",
+                 METH_STATIC),
+      makeMethod("adopt_nccl", adoptNccl,
+                 "Takes over a communicator of NCCL: moec.ranks.adopt().",
+                 METH_STATIC),
+      makeMethod("local", makeLocal,
+                 "Ranks as threads of this process: moec.ranks.local().",
+                 METH_STATIC),
       {"check", checkHealth, METH_NOARGS,
-       "Raises what has broken the communicator, if anything has; waits for "
-       "nothing."},
+       "Raises the error that broke the communicator, if any, without "
+       "waiting."},
       {}};
   static PyGetSetDef properties[] = {
       {"rank", getRank, nullptr, "This rank, from 0.", nullptr},
       {"mesh", getMesh, nullptr,
-       "(dp, tp): groups of ranks with tokens of their own, ranks of a group.",
+       "(dp, tp): number of groups of ranks with their own tokens, number of "
+       "ranks per group.",
        nullptr},
       {}};
   static PyType_Slot slots[] = {
+      {Py_tp_doc, const_cast<char *>(
+                      "The ranks of a mesh, for Layer.use_communicator(); made "
+                      "by moec.ranks. Its ranks are connected as long as it "
+                      "lives.")},
       {Py_tp_dealloc, reinterpret_cast<void *>(freeCommunicator)},
       {Py_tp_methods, methods},
       {Py_tp_getset, properties},

@@ -31,7 +31,7 @@ struct CompilerObject {
 
 /// A moejit_source and its storage. Made from the tuple (path, text or None,
 /// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None,
-/// parallel in JSON or None).
+/// parallel in JSON or None, tuple of ignored fields, batch_invariant).
 class Source {
 public:
   bool read(PyObject *tuple);
@@ -40,6 +40,7 @@ public:
 private:
   moejit_source source = {};
   int64_t layer = 0;
+  std::vector<const char *> ignoredFields;
 };
 
 } // namespace
@@ -52,17 +53,25 @@ static CompilerState &getCompilerState(PyObject *self) {
 
 bool Source::read(PyObject *tuple) {
   long long maxTokens, numExperts;
-  PyObject *layerObject;
+  PyObject *layerObject, *ignored;
   Py_ssize_t size = 0;
   const char *text = nullptr;
   source.size = sizeof(source);
   if (!PyTuple_Check(tuple))
     return fail(Kind::Type, "source: a tuple expected");
-  if (!PyArg_ParseTuple(tuple, "sz#LLzpOz:source", &source.path, &text, &size,
-                        &maxTokens, &numExperts, &source.entry,
-                        &source.num_valid_tokens, &layerObject,
-                        &source.parallel))
+  if (!PyArg_ParseTuple(
+          tuple, "sz#LLzpOzO!p:source", &source.path, &text, &size, &maxTokens,
+          &numExperts, &source.entry, &source.num_valid_tokens, &layerObject,
+          &source.parallel, &PyTuple_Type, &ignored, &source.batch_invariant))
     return false;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(ignored); ++i) {
+    ignoredFields.push_back(
+        getText(PyTuple_GetItem(ignored, i), "ignore_fields"));
+    if (!ignoredFields.back())
+      return false;
+  }
+  source.ignored_fields = ignoredFields.data();
+  source.num_ignored_fields = ignoredFields.size();
   source.text = text;
   source.text_bytes = size_t(size);
   source.max_tokens = maxTokens;
@@ -238,6 +247,62 @@ static PyObject *printReport(PyObject *self, PyObject *const *arguments,
   return answer;
 }
 
+/// expect(source, device or None, tuple of token counts) -> JSON.
+static PyObject *expect(PyObject *self, PyObject *const *arguments,
+                        Py_ssize_t count) {
+  Source source;
+  if (!checkCount("expect", count, 3, 3) || !source.read(arguments[0]))
+    return nullptr;
+  DeviceObject *device = nullptr;
+  if (arguments[1] != Py_None && !(device = getDevice(arguments[1])))
+    return nullptr;
+  if (!PyTuple_Check(arguments[2]))
+    return fail(Kind::Type, "tokens: a tuple expected"), nullptr;
+  std::vector<int64_t> tokens(size_t(PyTuple_Size(arguments[2])));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (!getInt(PyTuple_GetItem(arguments[2], Py_ssize_t(i)), "tokens", 1,
+                INT32_MAX, tokens[i]))
+      return nullptr;
+  char *json = nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_print_expectation(
+        getCompilerState(self).compiler, source.get(),
+        device ? device->device : nullptr, tokens.data(), tokens.size(), &json);
+  }
+  if (!check(status))
+    return nullptr;
+  PyObject *answer = PyUnicode_FromString(json);
+  moejit_free(json);
+  return answer;
+}
+
+/// find_layers(source) -> tuple of the decoder layers with experts.
+static PyObject *findLayers(PyObject *, PyObject *const *arguments,
+                            Py_ssize_t count) {
+  Source source;
+  if (!checkCount("find_layers", count, 1, 1) || !source.read(arguments[0]))
+    return nullptr;
+  int64_t *layers = nullptr;
+  size_t numLayers = 0;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_find_layers(source.get(), &layers, &numLayers);
+  }
+  if (!check(status))
+    return nullptr;
+  Ref answer = Ref::take(PyTuple_New(Py_ssize_t(numLayers)));
+  for (size_t i = 0; answer && i < numLayers; ++i) {
+    PyObject *layer = PyLong_FromLongLong(layers[i]);
+    if (!layer || PyTuple_SetItem(answer.get(), Py_ssize_t(i), layer) < 0)
+      answer = Ref();
+  }
+  moejit_free(layers);
+  return answer.release();
+}
+
 /// load_package(class, bytes, device) -> layer.
 static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
                              Py_ssize_t count) {
@@ -266,11 +331,13 @@ static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
 
 bool moec::python::addCompiler(PyObject *module) {
   static PyMethodDef functions[] = {makeMethod("load_package", loadPackage),
+                                    makeMethod("find_layers", findLayers),
                                     {}};
   static PyMethodDef methods[] = {{"compile", compile, METH_O, nullptr},
                                   makeMethod("load", load),
                                   makeMethod("print", print),
                                   makeMethod("print_report", printReport),
+                                  makeMethod("expect", expect),
                                   {}};
   static PyType_Slot slots[] = {
       {Py_tp_new, reinterpret_cast<void *>(makeCompiler)},

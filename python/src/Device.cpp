@@ -64,6 +64,26 @@ static PyObject *showName(PyObject *self) {
 
 static PyObject *getName(PyObject *self, void *) { return showName(self); }
 
+static PyObject *getThreads(PyObject *self, void *) {
+  return PyLong_FromLong(
+      moejit_device_threads(reinterpret_cast<DeviceObject *>(self)->device));
+}
+
+static PyObject *setThreads(PyObject *self, PyObject *count) {
+  int64_t threads = 0;
+  if (!getInt(count, "set_num_threads", 1, INT32_MAX, threads))
+    return nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_device_set_threads(
+        reinterpret_cast<DeviceObject *>(self)->device, int(threads));
+  }
+  if (!check(status))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
 DeviceObject *moec::python::getDevice(PyObject *object) {
   if (PyObject_TypeCheck(object, deviceType))
     return reinterpret_cast<DeviceObject *>(object);
@@ -102,15 +122,22 @@ bool moec::python::isMemoryOf(const DeviceObject &device, DLDevice found) {
 }
 
 bool moec::python::addDevice(PyObject *module) {
-  static PyGetSetDef properties[] = {{"name", getName, nullptr,
-                                      "\"cuda:0 (NVIDIA H200)\" or \"host\".",
-                                      nullptr},
-                                     {}};
+  static PyGetSetDef properties[] = {
+      {"name", getName, nullptr, "\"cuda:0 (NVIDIA H200)\" or \"host\".",
+       nullptr},
+      {"threads", getThreads, nullptr, "Threads of the CPU; 0 for a GPU.",
+       nullptr},
+      {}};
+  static PyMethodDef methods[] = {
+      {"set_threads", setThreads, METH_O,
+       "Changes the number of threads of the CPU for later calls."},
+      {}};
   static PyType_Slot slots[] = {
       {Py_tp_new, reinterpret_cast<void *>(makeDevice)},
       {Py_tp_dealloc, reinterpret_cast<void *>(freeDevice)},
       {Py_tp_repr, reinterpret_cast<void *>(showName)},
       {Py_tp_getset, properties},
+      {Py_tp_methods, methods},
       {}};
   static PyType_Spec spec = {"moec._core.Device", sizeof(DeviceObject), 0,
                              Py_TPFLAGS_DEFAULT, slots};

@@ -112,6 +112,29 @@ bool moec::python::failBecause(const char *argument, const char *what) {
   return false;
 }
 
+std::string moec::python::suggest(const std::string &text,
+                                  const std::vector<std::string> &names) {
+  Ref module = Ref::take(PyImport_ImportModule("difflib"));
+  Ref list = Ref::take(PyList_New(0));
+  for (const std::string &name : names) {
+    Ref each = Ref::take(PyUnicode_FromString(name.c_str()));
+    if (!list || !each || PyList_Append(list.get(), each.get()) < 0)
+      break;
+  }
+  Ref found =
+      module && list
+          ? Ref::take(PyObject_CallMethod(module.get(), "get_close_matches",
+                                          "sOi", text.c_str(), list.get(), 1))
+          : Ref();
+  bool isFound = found && PyList_Size(found.get()) == 1;
+  std::string suggested =
+      isFound ? "; did you mean '" + show(PyList_GetItem(found.get(), 0)) + "'?"
+              : std::string();
+  // A suggestion is never the reason of a failure.
+  PyErr_Clear();
+  return suggested;
+}
+
 /// Adds a subclass of moec.Error and, if given, of another class. `code` is
 /// used for exceptions raised in Python.
 static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
@@ -134,26 +157,26 @@ static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
 
 bool moec::python::addErrors(PyObject *module) {
   errors = {};
-  return (errors.base = addClass(
-              module, "Error", PyExc_Exception, "internal",
-              "A call of moec that failed. `code` is what moert.h calls the "
-              "failure, as \"invalid_argument\".")) &&
+  return (errors.base =
+              addClass(module, "Error", PyExc_Exception, "internal",
+                       "A failed call of moec. `code` is the name of the "
+                       "failure in moert.h, such as \"invalid_argument\".")) &&
          (errors.invalidArgument = addClass(
               module, "InvalidArgument", PyExc_ValueError, "invalid_argument",
               "An argument has a wrong value: shape, strides, device, "
-              "alignment, a description that is wrong. The message "
-              "names the argument and what to change.")) &&
+              "alignment, or an invalid description. The message names the "
+              "argument and the remedy.")) &&
          (errors.invalidType = addClass(
               module, "InvalidType", PyExc_TypeError, "invalid_argument",
-              "An argument is of a wrong kind: no tensor, or one of "
+              "An argument has a wrong type: not a tensor, or a tensor of "
               "another dtype.")) &&
          (errors.notFound =
               addClass(module, "NotFound", PyExc_LookupError, "not_found",
-                       "A file, or a tensor of that name, is not there.")) &&
+                       "A file, or a tensor of that name, does not exist.")) &&
          (errors.unavailable =
               addClass(module, "Unavailable", nullptr, "unavailable",
-                       "What is asked for is not there: a driver, a GPU.")) &&
+                       "A driver or a GPU is not available.")) &&
          (errors.exhausted =
               addClass(module, "ResourceExhausted", PyExc_MemoryError,
-                       "resource_exhausted", "No memory is left."));
+                       "resource_exhausted", "Out of memory."));
 }

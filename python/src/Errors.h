@@ -11,6 +11,9 @@
 #include "Python.h"
 #include "moert/moert.h"
 
+#include <string>
+#include <vector>
+
 namespace moec::python {
 
 /// A wrong value of the right type, or an object of a wrong type.
@@ -31,6 +34,11 @@ std::string firstLine(std::string text);
 /// Raises InvalidArgument about `argument` with the current exception as its
 /// cause. KeyboardInterrupt and similar exceptions are left as they are.
 bool failBecause(const char *argument, const char *what);
+
+/// "; did you mean 'NAME'?" for the name that is most like `text`; empty if
+/// none is.
+std::string suggest(const std::string &text,
+                    const std::vector<std::string> &names);
 
 bool addErrors(PyObject *module);
 

@@ -201,7 +201,7 @@ PyObject *beginMove(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
     return nullptr;
   if (from.size() != to.size()) {
     fail(Kind::Value, "new: " + std::to_string(from.size()) +
-                          " experts expected, as many as in old, " +
+                          " experts expected, as in old, " +
                           std::to_string(to.size()) + " found");
     return nullptr;
   }
@@ -312,17 +312,23 @@ bool moec::python::addExpertMove(PyObject *module) {
                                     makeMethod("sum_loads", sumLoads),
                                     {}};
   static PyMethodDef methods[] = {
-      makeMethod("begin", beginMove, nullptr, METH_STATIC),
+      makeMethod("begin", beginMove,
+                 "Begins a move: moec.ranks.move_experts().", METH_STATIC),
       {"step", step, METH_NOARGS,
-       "Gives one expert for each rank to a stream of the move's own, beside "
-       "what the layer does. All ranks call it, as often."},
+       "Starts the move of one expert per rank on the move's own stream, while "
+       "the layer runs. All ranks must make the same number of calls."},
       {"switch", switchOver, METH_NOARGS,
-       "When no steps are left: waits for those of all ranks, and binds the "
-       "layer to the new memory; its next call is by the new map."},
+       "Call when no steps are left: waits for the steps of all ranks, and "
+       "binds the layer to the new memory. The layer's next call uses the new "
+       "map."},
       {}};
   static PyGetSetDef properties[] = {
-      {"steps", getSteps, nullptr, "Steps that are left.", nullptr}, {}};
+      {"steps", getSteps, nullptr, "Number of remaining steps.", nullptr}, {}};
   static PyType_Slot slots[] = {
+      {Py_tp_doc,
+       const_cast<char *>("A move of experts between ranks while a layer runs: "
+                          "step() while `steps` are left, then switch(). Made "
+                          "by moec.ranks.move_experts().")},
       {Py_tp_dealloc, reinterpret_cast<void *>(freeMove)},
       {Py_tp_methods, methods},
       {Py_tp_getset, properties},

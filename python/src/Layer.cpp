@@ -181,11 +181,15 @@ static int findOperand(const LayerState &state, const char *name,
   if (operand >= 0 && state.operands[size_t(operand)].role == role)
     return operand;
   std::string names;
+  std::vector<std::string> accepted;
   for (const Operand &each : state.operands)
-    if (each.role == role)
+    if (each.role == role) {
       names += (names.empty() ? "" : ", ") + each.text;
+      accepted.push_back(each.text);
+    }
   fail(Kind::Value, std::string(name) + ": the layer has no such " + what +
-                        "; it has " + (names.empty() ? "none" : names));
+                        "; it has " + (names.empty() ? "none" : names) +
+                        suggest(name, accepted));
   return -1;
 }
 
@@ -284,9 +288,11 @@ private:
 } // namespace
 
 /// Calls `call`, which replaces all weights of the layer, and releases the
-/// tensors bound before. `arePrepared`: the new weights are in prepared form.
+/// tensors bound before; `call` may clear `areReplaced` to keep them.
+/// `arePrepared`: the new weights are in prepared form.
 template <typename Call>
-static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
+static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call,
+                             const int &areReplaced = 1) {
   std::vector<std::shared_ptr<Weight>> released(state.operands.size());
   Locked locked(state);
   if (!locked.isOpen())
@@ -300,6 +306,8 @@ static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
     state.isPrepared = false;
   if (!check(status))
     return nullptr;
+  if (!areReplaced)
+    Py_RETURN_NONE;
   state.isPrepared = arePrepared;
   // The layer may still prepare weights in memory given to it.
   for (size_t i = 0; i < released.size(); ++i)
@@ -322,6 +330,143 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
     return moejit_layer_load_weights(state.layer, path, decoderLayer.get(),
                                      rank.get(), tell, arguments[3]);
   });
+}
+
+/// Tensors of a caller that weights are loaded from, and their names.
+class GivenTensors {
+public:
+  /// Reads a list of pairs (name, tensor).
+  bool read(const LayerState &state, PyObject *list);
+
+  std::vector<moejit_named_tensor> described;
+  /// The stream that wrote the tensors.
+  void *stream = nullptr;
+
+private:
+  bool add(const LayerState &state, const char *name, PyObject *object);
+
+  std::vector<std::unique_ptr<Tensor>> tensors;
+};
+
+bool GivenTensors::read(const LayerState &state, PyObject *list) {
+  stream = state.isOnHost() ? MOERT_LAYER_STREAM : state.latestStream;
+  Py_ssize_t count = PyList_Check(list) ? PyList_Size(list) : -1;
+  if (count < 0)
+    return fail(Kind::Type, "tensors: a list of (name, tensor) expected, " +
+                                nameType(list) + " found");
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *pair = PyList_GetItem(list, i);
+    if (!pair || !PyTuple_Check(pair) || PyTuple_Size(pair) != 2)
+      return fail(Kind::Type, "tensors: pairs (name, tensor) expected, " +
+                                  (pair ? nameType(pair) : "nothing") +
+                                  " found");
+    const char *name = getText(PyTuple_GetItem(pair, 0), "name");
+    if (!name || !add(state, name, PyTuple_GetItem(pair, 1)))
+      return false;
+  }
+  return true;
+}
+
+bool GivenTensors::add(const LayerState &state, const char *name,
+                       PyObject *object) {
+  Asking asking;
+  asking.argument = name;
+  asking.keep = true;
+  const DeviceObject &device = state.getDevice();
+  if (!state.isOnHost() &&
+      !findCurrentStream(object, device.where.device_id, asking.stream))
+    return false;
+  auto tensor = std::make_unique<Tensor>();
+  if (!tensor->read(object, asking))
+    return false;
+  DLDevice where = tensor->get().device;
+  bool isHost = where.device_type == kDLCPU || where.device_type == kDLCUDAHost;
+  if (!isHost && (state.isOnHost() || !isMemoryOf(device, where)))
+    return fail(
+        Kind::Value,
+        std::string(name) + ": a tensor on the CPU" +
+            (state.isOnHost() ? "" : " or " + showDevice(device.where)) +
+            " expected, one on " + tensor->showDevice() +
+            " found; copy it to one of these");
+  if (!tensor->isContiguous())
+    return fail(Kind::Value, std::string(name) +
+                                 ": a contiguous tensor expected; make a "
+                                 "contiguous copy of it");
+  if (!isHost && asking.stream)
+    stream = asking.stream;
+  moejit_named_tensor one = {};
+  one.name = name;
+  one.dtype = tensor->dtype();
+  one.data = tensor->data();
+  one.rank = tensor->get().ndim;
+  one.shape = tensor->get().shape;
+  one.on_host = int(isHost);
+  described.push_back(one);
+  tensors.push_back(std::move(tensor));
+  return true;
+}
+
+/// Arguments: pairs of names and tensors, layer, rank, moejit_tensor_set,
+/// message.
+static PyObject *loadTensors(PyObject *self, PyObject *const *arguments,
+                             Py_ssize_t count) {
+  LayerState &state = getState(self);
+  GivenInt decoderLayer, rank;
+  int64_t set = 0;
+  if (!checkCount("load_tensors", count, 5, 5) ||
+      !decoderLayer.read(arguments[1], "layer") ||
+      !rank.read(arguments[2], "rank") ||
+      !getInt(arguments[3], "set", MOEJIT_TENSORS_ALL, MOEJIT_TENSORS_NONE,
+              set))
+    return nullptr;
+  GivenTensors given;
+  if (!given.read(state, arguments[0]))
+    return nullptr;
+  int isComplete = 0;
+  moejit_tensor_options options = {};
+  options.size = sizeof(options);
+  options.set = static_cast<moejit_tensor_set>(set);
+  options.decoder_layer = decoderLayer.get();
+  options.rank = rank.get();
+  options.stream = given.stream;
+  options.message = tell;
+  options.user = arguments[4];
+  options.is_complete = &isComplete;
+  return takeWeights(
+      state, /*arePrepared=*/false,
+      [&] {
+        return moejit_layer_load_tensors(state.layer, given.described.data(),
+                                         int(given.described.size()), &options);
+      },
+      isComplete);
+}
+
+static PyObject *ownsWeights(PyObject *self, PyObject *) {
+  LayerState &state = getState(self);
+  int owns = 0;
+  Locked locked(state);
+  if (!locked.isOpen() || !check(moejit_layer_owns_weights(state.layer, &owns)))
+    return nullptr;
+  return PyBool_FromLong(owns);
+}
+
+/// Arguments: name, layer.
+static PyObject *selects(PyObject *self, PyObject *const *arguments,
+                         Py_ssize_t count) {
+  LayerState &state = getState(self);
+  const char *name = checkCount("selects", count, 2, 2)
+                         ? getText(arguments[0], "name")
+                         : nullptr;
+  GivenInt decoderLayer;
+  if (!name || !decoderLayer.read(arguments[1], "layer"))
+    return nullptr;
+  int selected = 0;
+  Locked locked(state);
+  if (!locked.isOpen() ||
+      !check(moejit_layer_selects(state.layer, name, decoderLayer.get(),
+                                  &selected)))
+    return nullptr;
+  return PyBool_FromLong(selected);
 }
 
 static void tellBytes(void *user, uint64_t done, uint64_t all) {
@@ -584,6 +729,16 @@ static PyObject *synchronize(PyObject *self, PyObject *) {
   Py_RETURN_NONE;
 }
 
+static PyObject *generateWeights(PyObject *self, PyObject *number) {
+  LayerState &state = getState(self);
+  int64_t seed = 0;
+  if (!getInt(number, "seed", 0, INT64_MAX, seed))
+    return nullptr;
+  return takeWeights(state, /*arePrepared=*/false, [&] {
+    return moejit_layer_generate_weights(state.layer, uint64_t(seed));
+  });
+}
+
 static PyObject *benchmark(PyObject *self, PyObject *const *arguments,
                            Py_ssize_t count) {
   LayerState &state = getState(self);
@@ -684,55 +839,57 @@ bool moec::python::addLayer(PyObject *module) {
       makeMethod("bind_weight", bind),
       makeMethod("bind_memory", bindMemory),
       makeMethod("load_weights", load),
+      {"fill_weights", generateWeights, METH_O, nullptr},
+      makeMethod("load_tensors", loadTensors),
+      makeMethod("selects", selects),
       makeMethod("write_prepared", writePrepared),
       makeMethod("bind_prepared", bindPrepared),
       makeMethod("benchmark_runs", benchmark),
       makeMethod("time_calls", timeCalls),
       makeMethod("run", runLayer,
-                 "run(tokens, tensors, stream=None): runs a layer that was "
-                 "compiled from IR, whatever inputs and outputs it has, on "
-                 "`tokens` tokens. `tensors` has all of both by name; outputs "
-                 "are written. Streams are those of a call."),
+                 "run(tokens, tensors, stream=None): runs a layer compiled "
+                 "from IR, with any inputs and outputs, on `tokens` tokens. "
+                 "`tensors` has all inputs and outputs by name; outputs are "
+                 "written. Streams are as in a call."),
+      {"owns_weights", ownsWeights, METH_NOARGS, nullptr},
       {"prepare_weights", prepareWeights, METH_O, nullptr},
       {"release_weights", releaseWeights, METH_NOARGS,
-       "Lets go of the weights that calls do not read, since they read what "
-       "was "
-       "prepared from them, so that the caller may free these: their names. "
-       "They are prepared before, where that is due. To be prepared again they "
-       "are bound anew."},
+       "Releases the weights that calls do not read, because they read "
+       "prepared ones, so that the caller may free them; returns their names. "
+       "Prepares weights first if needed. To prepare again, bind the weights "
+       "again."},
       {"operands", getOperands, METH_NOARGS, nullptr},
       {"workspace_bytes", getWorkspaceBytes, METH_O,
-       "Bytes of a workspace that serves every call of up to `tokens` tokens."},
+       "Bytes of a workspace for calls of up to `tokens` tokens."},
       {"use_workspace", useWorkspace, METH_O,
-       "Runs in this memory from now on: a contiguous tensor of bytes (uint8) "
-       "on the layer's device, at an address that is a multiple of 256, as "
-       "large as workspace_bytes() says. Layers whose calls follow each other "
-       "may share one. None: memory of the layer's own again."},
+       "Sets the workspace of later calls: a contiguous tensor of bytes "
+       "(uint8) on the layer's device, aligned to 256 bytes, of at least "
+       "workspace_bytes(). Layers whose calls do not overlap may share one. "
+       "None: the layer allocates its own again."},
       {"use_micro_batches", useMicroBatches, METH_O,
-       "Of a layer of several ranks: calls of so many tokens per rank or more "
-       "are two halves of their batch, of which one exchanges rows beside what "
-       "the other computes; 0 for never. Called ahead of use_communicator(), "
-       "with the same number on all ranks."},
+       "For a layer of several ranks: calls of at least this many tokens per "
+       "rank run as two micro-batches, one of which exchanges rows while the "
+       "other computes; 0 for never. Call it before use_communicator(), with "
+       "the same number on all ranks."},
       {"use_communicator", useCommunicator, METH_O,
-       "What a layer of several ranks needs before its first call: a "
-       "moec.Communicator of its mesh. Asks the others whether they have the "
-       "same layer, so that all ranks call it."},
+       "Sets the moec.Communicator of the layer's mesh, which a layer of "
+       "several ranks needs before its first call. All ranks must call it, "
+       "since it checks that all have the same layer."},
       {"clone", cloneLayer, METH_NOARGS,
-       "A second layer with the same weights, for calls that overlap with "
-       "those "
-       "of the first: it has a workspace of its own."},
+       "A second layer with the same weights and its own workspace, for calls "
+       "that overlap with those of the first."},
       {"synchronize", synchronize, METH_NOARGS,
-       "Returns when the work of the stream of the latest call is complete."},
+       "Waits for the stream of the latest call."},
       {"close", closeLayer, METH_NOARGS,
-       "Frees what the layer has on the device, when its calls are complete. "
-       "It cannot be used after that."},
+       "Waits for the layer's calls and frees its memory on the device. The "
+       "layer cannot be used afterwards."},
       {}};
   static PyGetSetDef properties[] = {
-      {"max_tokens", getMaxTokens, nullptr, "Most tokens that a call may have.",
-       nullptr},
+      {"max_tokens", getMaxTokens, nullptr,
+       "Largest number of tokens of a call.", nullptr},
       {"mesh", getMesh, nullptr,
-       "(dp, tp): the ranks that the layer is for, (1, 1) for most. The tokens "
-       "of a call are those of a rank, as many on all.",
+       "(dp, tp): the ranks of the layer, (1, 1) for a single rank. The tokens "
+       "of a call are those of one rank, equally many on all ranks.",
        nullptr},
       {"plan_text", getPlanText, nullptr, nullptr, nullptr},
       {"spec_text", getSpecText, nullptr, nullptr, nullptr},

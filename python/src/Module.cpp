@@ -32,23 +32,24 @@ static bool checkVersions() {
 }
 
 PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__core(void) {
-  static PyModuleDef definition = {
-      PyModuleDef_HEAD_INIT,
-      "_core",
-      "Compiler and runtime as Python objects; what moec is made of.",
-      -1,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr};
+  static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                   "_core",
+                                   "Compiler and runtime as Python objects, on "
+                                   "which the package moec is built.",
+                                   -1,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr};
   if (!checkVersions())
     return nullptr;
   Ref module = Ref::take(PyModule_Create(&definition));
   if (!module || !addErrors(module.get()) || !addDevice(module.get()) ||
       !addBuffer(module.get()) || !addLayer(module.get()) ||
       !addCommunicator(module.get()) || !addExpertMove(module.get()) ||
-      !addCompiler(module.get()) || !addTorch(module.get()))
+      !addCompiler(module.get()) || !addTorch(module.get()) ||
+      PyModule_AddStringConstant(module.get(), "version", moejit_version()) < 0)
     return nullptr;
   return module.release();
 }

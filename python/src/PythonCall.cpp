@@ -109,12 +109,15 @@ bool PythonCall::parseNamed(int64_t numTokens, PyObject *dict,
     int argument = find(name);
     if (argument < 0) {
       std::string names;
-      for (int i = 0; i < numArguments; ++i)
+      std::vector<std::string> accepted;
+      for (int i = 0; i < numArguments; ++i) {
         names += (i ? ", " : "") + operandOf(i).text;
+        accepted.push_back(operandOf(i).text);
+      }
       return fail(Kind::Value, std::string(text) +
                                    ": the layer has no such input or output; "
                                    "it has " +
-                                   names);
+                                   names + suggest(text, accepted));
     }
     if (!give(argument, value == Py_None ? nullptr : value))
       return false;
@@ -129,7 +132,8 @@ bool PythonCall::parseNamed(int64_t numTokens, PyObject *dict,
 
 bool PythonCall::checkStream() const {
   return !givenStream || !state.isOnHost() ||
-         fail(Kind::Value, "stream: a layer on the CPU has none; leave it out");
+         fail(Kind::Value,
+              "stream: a layer on the CPU has no stream; leave it out");
 }
 
 /// The device index of a stream object; -1 if it has none.
@@ -278,14 +282,41 @@ bool PythonCall::time(int64_t count, int64_t &nanoseconds) {
   return true;
 }
 
+/// Calls the layer with one row per token: `_call_flat` of moec.Layer. The
+/// exception that is set stays, if the object has no such method or its tensors
+/// cannot be reshaped.
+static PyObject *callFlat(PyObject *self, PyObject *arguments,
+                          PyObject *keywords) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  Ref method = Ref::take(PyObject_GetAttrString(self, "_call_flat"));
+  if (!method) {
+    PyErr_Restore(type, value, trace);
+    return nullptr;
+  }
+  PyObject *result = PyObject_Call(method.get(), arguments, keywords);
+  if (result == Py_NotImplemented) {
+    Py_DECREF(result);
+    PyErr_Restore(type, value, trace);
+    return nullptr;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return result;
+}
+
 PyObject *moec::python::callLayer(PyObject *self, PyObject *arguments,
                                   PyObject *keywords) {
   if (!isCallable(getState(self)))
     return nullptr;
   PythonCall call(getState(self));
-  if (!call.parse(arguments, keywords) || !call.read() || !call.run())
+  if (!call.parse(arguments, keywords))
     return nullptr;
-  return call.takeOutput();
+  if (!call.read())
+    return call.hasLeadingDimensions() ? callFlat(self, arguments, keywords)
+                                       : nullptr;
+  return call.run() ? call.takeOutput() : nullptr;
 }
 
 /// run(tokens, tensors, stream): runs the layer with all inputs and outputs by

@@ -309,11 +309,11 @@ bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
       return false;
     }
     if (versioned->version.major != kDLPackMajor)
-      return fail(Kind::Value,
-                  std::string(asking.argument) + ": DLPack of version " +
-                      std::to_string(versioned->version.major) +
-                      " found, 1 is known here; install a release of the "
-                      "framework that has it");
+      return fail(Kind::Value, std::string(asking.argument) +
+                                   ": DLPack of version " +
+                                   std::to_string(versioned->version.major) +
+                                   " found, but only 1 is supported; install a "
+                                   "release of the framework with version 1");
     tensor = versioned->dl_tensor;
     isReadOnly = (versioned->flags & kDLPackReadOnly) != 0;
     return true;
@@ -328,9 +328,9 @@ bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
     tensor = old->dl_tensor;
     return true;
   }
-  return fail(Kind::Type, std::string(asking.argument) +
-                              ": __dlpack__ answers no capsule of DLPack that "
-                              "is still unused");
+  return fail(Kind::Type,
+              std::string(asking.argument) +
+                  ": __dlpack__ does not return an unused DLPack capsule");
 }
 
 /// Reads the sizes in a tuple.
@@ -363,7 +363,7 @@ bool Tensor::readArray(PyObject *object, const Asking &asking) {
   if (isOfOtherByteOrder(described.get()))
     return fail(Kind::Value,
                 std::string(asking.argument) +
-                    ": has another byte order than this machine; give "
+                    ": the byte order is not that of this machine; give "
                     "x.astype(x.dtype.newbyteorder('='))");
   std::string found = show(name.get());
   const DType *known =
@@ -371,16 +371,16 @@ bool Tensor::readArray(PyObject *object, const Asking &asking) {
                    [&](const DType &each) { return found == each.numpy; });
   if (known == std::end(kDTypes))
     return fail(Kind::Type, std::string(asking.argument) + ": dtype '" + found +
-                                "' is none that layers have");
+                                "' is not supported by layers");
   PyObject *data = PyDict_GetItemString(described.get(), "data");
   PyObject *shape = PyDict_GetItemString(described.get(), "shape");
   PyObject *strides = PyDict_GetItemString(described.get(), "strides");
   Py_ssize_t rank = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
   if (!data || !PyTuple_Check(data) || PyTuple_Size(data) != 2 || rank < 0 ||
       rank > kMaxRank)
-    return fail(Kind::Value,
-                std::string(asking.argument) + ": the array has a rank above " +
-                    std::to_string(kMaxRank) + ", or does not say where it is");
+    return fail(Kind::Value, std::string(asking.argument) +
+                                 ": the array has a rank above " +
+                                 std::to_string(kMaxRank) + ", or no address");
   tensor.data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
   isReadOnly = PyTuple_GetItem(data, 1) == Py_True;
   tensor.device = {kDLCPU, 0};
@@ -396,8 +396,8 @@ bool Tensor::readArray(PyObject *object, const Asking &asking) {
     for (int i = 0; i < tensor.ndim; ++i) {
       if (arrayStrides[i] % bytes != 0)
         return fail(Kind::Value, std::string(asking.argument) +
-                                     ": strides are no whole elements; make "
-                                     "the array contiguous");
+                                     ": strides are not multiples of the "
+                                     "element size; make the array contiguous");
       arrayStrides[i] /= bytes;
     }
     tensor.strides = arrayStrides;
@@ -423,9 +423,10 @@ bool Tensor::verify(const Asking &asking) {
     return fail(Kind::Value,
                 argument + ": shape " + showShape() + " has a negative size");
   if (asking.write && isReadOnly)
-    return fail(Kind::Value,
-                argument + ": the tensor is read-only; give one that may be "
-                           "written to, or leave it out");
+    return fail(
+        Kind::Value,
+        argument +
+            ": the tensor is read-only; give a writable one, or leave it out");
   for (const DType &known : kDTypes)
     if (known.code == tensor.dtype.code && known.bits == tensor.dtype.bits &&
         known.lanes == tensor.dtype.lanes) {
@@ -437,5 +438,5 @@ bool Tensor::verify(const Asking &asking) {
                   std::to_string(tensor.dtype.code) + " of " +
                   std::to_string(tensor.dtype.bits) + " bits and " +
                   std::to_string(tensor.dtype.lanes) +
-                  " lanes is none that layers have; convert the tensor");
+                  " lanes is not supported by layers; convert the tensor");
 }

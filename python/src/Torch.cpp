@@ -151,8 +151,8 @@ bool Torch::describe(AtenTensorHandle handle, const char *argument,
     tensor.dtype = dtypes[dtype];
   if (tensor.dtype.lanes == 0)
     return fail(Kind::Value, std::string(argument) +
-                                 ": the tensor cannot be read: DLPack has no "
-                                 "dtype as its; convert the tensor");
+                                 ": the tensor cannot be read: DLPack does not "
+                                 "support its dtype; convert the tensor");
   if (deviceType != cpu && deviceType != cuda)
     return fail(Kind::Value, std::string(argument) +
                                  ": the tensor is neither on the CPU nor on a "

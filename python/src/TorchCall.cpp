@@ -274,7 +274,7 @@ static void runProbe(StableIValue *, uint64_t, uint64_t) {
   void *error = nullptr;
   {
     Held held;
-    fail(Kind::Value, "probe: fails, as it is to do");
+    fail(Kind::Value, "probe: fails on purpose");
     error = takeError(torch);
   }
   throwError(torch, error);

@@ -33,8 +33,8 @@ bool moec::python::checkSign(PyObject *tensor, const char *argument) {
     return failBecause(argument, "the tensor cannot be read");
   return isNegative.get() != Py_True ||
          fail(Kind::Value, std::string(argument) +
-                               ": is negated lazily (is_neg()), and its memory "
-                               "has the other sign; give x.resolve_neg()");
+                               ": is negated lazily (is_neg()), so its memory "
+                               "has the opposite sign; give x.resolve_neg()");
 }
 
 bool moec::python::mayBeReleased(const void *data) {
@@ -52,12 +52,11 @@ static bool callForNumber(PyObject *object, const char *method,
 }
 
 bool moec::python::failForStorage(const char *argument, uint64_t size) {
-  return fail(Kind::Value,
-              std::string(argument) + ": its storage has " +
-                  std::to_string(size) +
-                  " bytes, fewer than the tensor needs, as after "
-                  "untyped_storage().resize_(); give a tensor whose memory is "
-                  "there");
+  return fail(
+      Kind::Value,
+      std::string(argument) + ": its storage has " + std::to_string(size) +
+          " bytes, fewer than the tensor needs, as after "
+          "untyped_storage().resize_(); give a tensor with allocated memory");
 }
 
 bool moec::python::checkStorage(PyObject *tensor, const void *data,
@@ -113,8 +112,8 @@ bool moec::python::checkHasMemory(PyObject *tensor, const char *argument) {
     return true;
   PyErr_Clear();
   return fail(Kind::Value, std::string(argument) + ": is " + what +
-                               ", which has no memory with rows; give a dense "
-                               "tensor on the device of the layer");
+                               ", which has no dense rows; give a dense tensor "
+                               "on the device of the layer");
 }
 
 bool moec::python::increaseVersion(PyObject *tensor, const char *argument) {

@@ -39,14 +39,14 @@ void Weight::watch(PyObject *tensor) {
 
 /// Checks that the memory that kernels will read and write still exists.
 static bool checkMemory(const LayerState &state) {
-  constexpr const char *lost = ": its storage was released or has other memory "
-                               "than when it was bound; ";
+  constexpr const char *lost =
+      ": its storage was released or moved since it was bound; ";
   for (size_t i = 0; i < state.weights.size(); ++i)
     if (state.weights[i] &&
         (!state.isPrepared || state.operands[i].isReadByRuns) &&
         state.weights[i]->hasLostMemory())
       return fail(Kind::Value,
-                  state.operands[i].text + lost + "bind the weight anew");
+                  state.operands[i].text + lost + "bind the weight again");
   return !state.workspace || !state.workspace->hasLostMemory() ||
          fail(Kind::Value,
               std::string("workspace") + lost + "call use_workspace() again");

@@ -24,20 +24,20 @@ MODULES = {
 }
 
 
-def words(codes: np.ndarray) -> np.ndarray:
+def words(rounded: np.ndarray) -> np.ndarray:
     """Packs 8 consecutive elements of a row per word, the first in the lowest bits."""
-    rows, columns = codes.shape
+    rows, columns = rounded.shape
     shifts = np.arange(8, dtype=np.uint32) * 4
-    return (codes.astype(np.uint32).reshape(rows, columns // 8, 8) << shifts).sum(-1, dtype=np.uint32).view(np.int32)
+    return (rounded.astype(np.uint32).reshape(rows, columns // 8, 8) << shifts).sum(-1, dtype=np.uint32).view(np.int32)
 
 
-def pack_gptq(codes: np.ndarray, zeros: np.ndarray, scales: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
+def pack_gptq(rounded: np.ndarray, zeros: np.ndarray, scales: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
     less = (words(zeros.T).view(np.uint32) - np.uint32(0x11111111)).view(np.int32)
-    return {"qweight": words(codes).T, "qzeros": less, "scales": scales.T.astype(np.float16), "g_idx": groups}
+    return {"qweight": words(rounded).T, "qzeros": less, "scales": scales.T.astype(np.float16), "g_idx": groups}
 
 
-def pack_compressed(codes: np.ndarray, zeros: np.ndarray, scales: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
-    return {"weight_packed": words(codes), "weight_zero_point": words(zeros.T).T, "weight_scale": scales,
+def pack_compressed(rounded: np.ndarray, zeros: np.ndarray, scales: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
+    return {"weight_packed": words(rounded), "weight_zero_point": words(zeros.T).T, "weight_scale": scales,
             "weight_g_idx": groups}
 
 
@@ -54,51 +54,60 @@ FORMS = {
 }
 
 
+class Model:
+    """A model of one layer in a folder, and its weights in float32."""
+
+    def __init__(self, form: str, shared: bool, folder: Path) -> None:
+        pack, quantization = FORMS[form]
+        rng = np.random.default_rng(11)
+        self.router = rng.standard_normal((EXPERTS, HIDDEN), np.float32) / np.float32(8)
+        self.gate = rng.standard_normal((1, HIDDEN), np.float32) / np.float32(8)
+        block = "model.layers.0.mlp"
+        saved = {f"{block}.gate.weight": self.router} | (
+            {f"{block}.shared_expert_gate.weight": self.gate} if shared else {})
+        self.plain: dict[tuple[str, str], np.ndarray] = {}
+        for expert in [f"experts.{e}" for e in range(EXPERTS)] + ["shared_expert"] * shared:
+            order = rng.permutation(np.arange(HIDDEN, dtype=np.int32) // GROUP)
+            for module, (rows, columns) in MODULES[SHARED if expert == "shared_expert" else WIDTH].items():
+                # Gate and up have the same input and so the same column order.
+                own = np.arange(columns, dtype=np.int32) // GROUP
+                groups = rng.permutation(own) if module == "down_proj" else order
+                rounded = rng.integers(0, 16, (rows, columns))
+                zeros = rng.integers(1, 16, (rows, columns // GROUP))
+                scales = (rng.integers(1, 128, zeros.shape) / 4096).astype(np.float32)
+                self.plain[expert, module] = (rounded - zeros[:, groups]) * scales[:, groups]
+                for name, tensor in pack(rounded, zeros, scales, groups).items():
+                    saved[f"{block}.{expert}.{module}.{name}"] = np.ascontiguousarray(tensor)
+        sizes = {"hidden_size": HIDDEN, "num_experts": EXPERTS}
+        family = {"model_type": "qwen2_moe", "shared_expert_intermediate_size": SHARED} if shared else {
+            "model_type": "qwen3_moe"}
+        (folder / "config.json").write_text(json.dumps(sizes | family | {
+            "num_experts_per_tok": 2, "moe_intermediate_size": WIDTH, "norm_topk_prob": True,
+            "num_hidden_layers": 1, "torch_dtype": "float32", "quantization_config": quantization,
+        }))
+        write_tensors(folder / "model.safetensors", saved)
+        self.hidden = rng.standard_normal((TOKENS, HIDDEN), np.float32)
+        self.spec = LayerSpec.from_json(sizes | {
+            "moec_spec": 1, "dtype": "f32", "top_k": 2, "intermediate_size": WIDTH,
+            "routing": {"renormalize": True}, "activation": {"kind": "silu"},
+            **({"shared_experts": {"intermediate_size": SHARED, "gate": "sigmoid"}} if shared else {}),
+        })
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["routed", "shared"])
 @pytest.mark.parametrize("form", FORMS)
 def test_computes_what_plain_weights_do(form: str, shared: bool, tmp_path: Path) -> None:
-    pack, quantization = FORMS[form]
-    rng = np.random.default_rng(11)
-    router = rng.standard_normal((EXPERTS, HIDDEN), np.float32) / np.float32(8)
-    gate = rng.standard_normal((1, HIDDEN), np.float32) / np.float32(8)
-    block = "model.layers.0.mlp"
-    saved = {f"{block}.gate.weight": router} | ({f"{block}.shared_expert_gate.weight": gate} if shared else {})
-    plain = {}
-    for expert in [f"experts.{e}" for e in range(EXPERTS)] + ["shared_expert"] * shared:
-        order = rng.permutation(np.arange(HIDDEN, dtype=np.int32) // GROUP)
-        for module, (rows, columns) in MODULES[SHARED if expert == "shared_expert" else WIDTH].items():
-            # Gate and up have the same input and so the same column order.
-            groups = rng.permutation(np.arange(columns, dtype=np.int32) // GROUP) if module == "down_proj" else order
-            codes = rng.integers(0, 16, (rows, columns))
-            zeros = rng.integers(1, 16, (rows, columns // GROUP))
-            scales = (rng.integers(1, 128, zeros.shape) / 4096).astype(np.float32)
-            plain[expert, module] = (codes - zeros[:, groups]) * scales[:, groups]
-            for name, tensor in pack(codes, zeros, scales, groups).items():
-                saved[f"{block}.{expert}.{module}.{name}"] = np.ascontiguousarray(tensor)
-    sizes = {"hidden_size": HIDDEN, "num_experts": EXPERTS}
-    family = {"model_type": "qwen2_moe", "shared_expert_intermediate_size": SHARED} if shared else {
-        "model_type": "qwen3_moe"}
-    (tmp_path / "config.json").write_text(json.dumps(sizes | family | {
-        "num_experts_per_tok": 2, "moe_intermediate_size": WIDTH, "norm_topk_prob": True,
-        "num_hidden_layers": 1, "torch_dtype": "float32", "quantization_config": quantization,
-    }))
-    write_tensors(tmp_path / "model.safetensors", saved)
-    hidden = rng.standard_normal((TOKENS, HIDDEN), np.float32)
+    model = Model(form, shared, tmp_path)
     layer = moec.Layer.from_pretrained(tmp_path, device="cpu", max_tokens=64)
-
-    spec = LayerSpec.from_json(sizes | {
-        "moec_spec": 1, "dtype": "f32", "top_k": 2, "intermediate_size": WIDTH,
-        "routing": {"renormalize": True}, "activation": {"kind": "silu"},
-        **({"shared_experts": {"intermediate_size": SHARED, "gate": "sigmoid"}} if shared else {}),
-    })
+    plain, hidden, spec = model.plain, model.hidden, model.spec
     firsts, seconds = (
         {expert: np.concatenate([plain[expert, module] for module in modules])
          for expert, module in plain if module == "gate_proj"}
         for modules in (("gate_proj", "up_proj"), ("down_proj",))
     )
-    tensors = {"hidden_states": hidden, "gate.weight": router}
+    tensors = {"hidden_states": hidden, "gate.weight": model.router}
     if shared:
-        tensors |= {"shared_experts.w13": firsts.pop("shared_expert"), "shared_experts.gate": gate,
+        tensors |= {"shared_experts.w13": firsts.pop("shared_expert"), "shared_experts.gate": model.gate,
                     "shared_experts.w2": seconds.pop("shared_expert")}
     tensors |= {"experts.w13": np.stack(list(firsts.values())), "experts.w2": np.stack(list(seconds.values()))}
     expected = evaluate(spec, tensors, decide(spec, tensors))

@@ -15,7 +15,7 @@ import moec
 from moec import _core
 
 POSITIONAL, KEYWORD = _core.POSITIONAL_INPUTS, _core.KEYWORD_INPUTS
-#: What a call takes beside inputs.
+#: Arguments of a call beside inputs.
 OUTPUTS = ["expert_offsets", "out", "stream"]
 
 

@@ -131,7 +131,7 @@ def test_read_only_volume(tmp_path: Path) -> None:
     code = f"import moec; moec.compile_package({spec!r}, target='sm_80', cache_directory={str(volume)!r}, use_ptxas=False)"
     done = run_there(sys.executable, "-c", code)
     assert done.returncode == 0, done.stdout
-    assert "Read-only file system; compiled layers are not kept" in done.stdout
+    assert "Read-only file system; compiled layers are not cached" in done.stdout
 
 
 def test_link_to_standard_output_stays(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ def test_the_offset_counts(hidden: np.ndarray) -> None:
         ({"strides": (-64, 1)}, ValueError, r"make the tensor contiguous"),
         ({"data": 0}, ValueError, "the data pointer is null"),
         ({"offset": 1}, ValueError, "an address aligned to 2 bytes expected"),
-        ({"major": 2}, ValueError, "DLPack of version 2 found, 1 is known"),
-        ({"name": b"used_dltensor"}, TypeError, "no capsule of DLPack that is still unused"),
+        ({"major": 2}, ValueError, "DLPack of version 2 found, but only 1 is supported"),
+        ({"name": b"used_dltensor"}, TypeError, "does not return an unused DLPack capsule"),
     ],
 )
 def test_what_is_told_is_checked(
@@ -156,7 +156,7 @@ def test_producers_that_fail(hidden: np.ndarray) -> None:
         def __dlpack__(self, **_: object) -> object:
             return hidden
 
-    with pytest.raises(moec.InvalidType, match="no capsule of DLPack"):
+    with pytest.raises(moec.InvalidType, match="does not return an unused DLPack capsule"):
         layer(Other())
 
 

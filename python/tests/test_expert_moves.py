@@ -146,13 +146,13 @@ def test_what_is_wrong_is_named(inputs):
                     layer, layers[rank], old, new, spare_of(rank, inputs) if spare is None else spare
                 )
 
-        refused("new: 12 experts expected, as many as in old, 11 found", new=OLD[1:])
+        refused("new: 12 experts expected, as in old, 11 found", new=OLD[1:])
         refused("to: the map has expert 0 nowhere", new=[1 + place % 7 for place in range(PHYSICAL)])
         refused("from: 'replicas.physical_ids' has physical expert", old=OLD[::-1])
         refused("memory for 'replicas.counts' is needed", spare={
             name: value for name, value in spare_of(rank, inputs).items() if name != "replicas.counts"
         })
-        refused("the memory that the layer is bound to", spare=own.weights)
+        refused("memory that the layer is bound to", spare=own.weights)
         refused("experts.w9: the layer has no such weight", spare={"experts.w9": np.zeros(1)})
         refused("spare: a dict of tensors", spare=[], kind=moec.InvalidType)
         refused("layer: a moec.Layer expected", layer=3, kind=moec.InvalidType)

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
 import weakref
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from dlpack_maker import Told, address_of
@@ -20,7 +22,7 @@ from moec.reference.files import write_tensors
 from moec.reference.generate import generate
 from moec.reference.spec import LayerSpec
 
-BUILD = Path(os.environ["MOEC_LIBRARY_DIR"]).parent
+LIBRARY = Path(os.environ["MOEC_LIBRARY_DIR"]).parent / "unittests" / "libfakecuda.so"
 CODES = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32), "i8": (0, 8), "u8": (1, 8)}
 
 
@@ -29,7 +31,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch):
     """The device and a function that makes tensors in its memory."""
     from moec import _core, compiler
 
-    monkeypatch.setenv("MOERT_CUDA_LIBRARY", str(BUILD / "unittests" / "libfakecuda.so"))
+    monkeypatch.setenv("MOERT_CUDA_LIBRARY", str(LIBRARY))
     monkeypatch.setattr(compiler, "_devices", {})
     device = compiler.find_device("cuda")
     assert device is compiler.find_device(0) and device.name == "cuda:0 (Fake GPU)"
@@ -76,6 +78,97 @@ def test_weights_go_through_the_device(gpu, layer: moec.Layer, tmp_path: Path) -
     other = layer.clone().load_prepared(tmp_path / "prepared.safetensors")
     other.save_prepared(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "prepared.safetensors").read_bytes()
+
+
+def make_given(gpu) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+    """A model's tensors of the layer SPEC on the host, and the same on the GPU."""
+    block = "model.layers.0.mlp."
+    tensors = generate(LayerSpec.from_json(SPEC), 1, 1)
+    given = {block + "gate.weight": tensors["gate.weight"]}
+    for expert, (both, down) in enumerate(zip(tensors["experts.w13"], tensors["experts.w2"])):
+        gate, up = np.split(both, 2)
+        for name, tensor in (("gate_proj", gate), ("up_proj", up), ("down_proj", down)):
+            given[f"{block}experts.{expert}.{name}.weight"] = np.ascontiguousarray(tensor)
+    return given, {name: put(gpu, tensor) for name, tensor in given.items()}
+
+
+def put(gpu, tensor: np.ndarray) -> object:
+    buffer = gpu(tensor.shape, {4: "f32", 2: "bf16"}[tensor.itemsize])
+    buffer.copy_in(tensor.tobytes())
+    return buffer
+
+
+def test_weights_on_the_gpu_are_copied_there(gpu, layer: moec.Layer, tmp_path: Path) -> None:
+    host, device = make_given(gpu)
+    expected = layer.clone().load(host)
+    expected.save_prepared(tmp_path / "expected.safetensors")
+    mixed = {name: host[name] if "up_proj" in name else tensor for name, tensor in device.items()}
+    for given in (device, iter(device.items()), iter(mixed.items()), mixed):
+        other = layer.clone().load(given)
+        other.save_prepared(tmp_path / "found.safetensors")
+        assert read_bytes(tmp_path / "found.safetensors") == read_bytes(tmp_path / "expected.safetensors")
+    # An update of one matrix keeps the others, whichever side it comes from.
+    name = "model.layers.0.mlp.experts.1.up_proj.weight"
+    changed = np.negative(host[name])
+    copies = [layer.clone().load(device) for _ in range(2)]
+    for copied, given in zip(copies, (changed, put(gpu, changed))):
+        copied.load({name: given}, partial=True)
+    expected.load(host | {name: changed})
+    for copied in (*copies, expected):
+        copied.save_prepared(tmp_path / "found.safetensors")
+        copied.found = read_bytes(tmp_path / "found.safetensors")
+    assert copies[0].found == copies[1].found == expected.found
+    assert expected.found != read_bytes(tmp_path / "expected.safetensors")
+
+
+def test_updates_prepare_again(gpu, prepared: tuple[moec.Layer, dict[str, Counted]]) -> None:
+    layer, weights = prepared
+    given = {name: np.frombuffer(each.buffer.copy_out(), np.uint8) for name, each in weights.items()}
+    shapes = {info.name: info for info in layer.tensors}
+    given = {name: each.view(ml_dtypes.bfloat16 if shapes[name].dtype == "bf16" else np.uint8).reshape(shapes[name].shape)
+             for name, each in given.items()}
+    layer.load(given)
+    report, memory = layer.prepare(), [info.name for info in layer.prepared_tensors]
+    assert report.bytes > 0 and memory
+    # prepare() reports the latest preparation, whose time is another one after each update.
+    layer.load(given)
+    again = layer.prepare()
+    assert again.bytes == report.bytes and again.seconds != report.seconds
+    layer.load({"gate.weight": given["gate.weight"]}, partial=True)
+    assert layer.prepare().seconds not in (report.seconds, again.seconds)
+
+
+def test_captures_refuse_weights(gpu, layer: moec.Layer) -> None:
+    host, device = make_given(gpu)
+    layer.load(device)
+    cuda, context, stream, graph = ctypes.CDLL(LIBRARY), *(ctypes.c_void_p() for _ in range(3))
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxPushCurrent_v2(context) == 0
+    assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    layer(gpu((5, 64)), out=gpu((5, 64)), stream=stream.value)
+    assert cuda.cuStreamBeginCapture_v2(stream, 0) == 0
+    for given in (host, device):
+        with pytest.raises(moec.InvalidArgument, match="the stream is being captured into a graph; load weights"):
+            layer.load(given)
+    assert cuda.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0 and cuda.cuGraphDestroy(graph) == 0
+    layer.load(host)
+    assert cuda.cuStreamDestroy_v2(stream) == 0 and cuda.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+    layer.close()
+
+
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "test/Tools/Inputs/checkpoints"
+
+
+@pytest.mark.parametrize("name", ["gptq-int4-zeros", "awq-int4", "bnb-nf4-nested", "ct-int8"])
+def test_packages_read_packed_checkpoints(gpu, name: str, tmp_path: Path) -> None:
+    """A package does not say how a tool packs its words; the folder that is loaded does."""
+    folder = CHECKPOINTS / name
+    moec.compile(folder, device="cpu", cache=False).load(folder).save_prepared(tmp_path / "expected.safetensors")
+    package = moec.compile_package(folder, "sm_80", cache=False, use_ptxas=False)
+    loaded = moec.Layer.from_package(package, device="cuda:0").load(folder)
+    loaded.save_prepared(tmp_path / "found.safetensors")
+    expected, found = (read_bytes(tmp_path / f"{each}.safetensors") for each in ("expected", "found"))
+    weights = [info.name for info in loaded.tensors if info.role == "weight" and info.name in found]
+    assert "experts.w13" in weights and all(found[each] == expected[each] for each in weights)
 
 
 def test_runs(gpu, layer: moec.Layer) -> None:
@@ -141,12 +234,12 @@ def test_prepared_weights_in_the_caller_s_memory(gpu, prepared) -> None:
     layer, weights = prepared
     infos = {info.name: info for info in layer.prepared_tensors}
     assert set(infos) == {each["name"] for each in layer.plan["tensors"] if each["role"] == "prepared"}
-    assert infos["experts.w2_fragments"].shape == (SPEC["num_experts"], 512, 128)
+    assert infos["experts.w2_prepacked"].shape == (SPEC["num_experts"], 512, 128)
     memory = {name: gpu(info.shape, info.dtype) for name, info in infos.items()}
     with pytest.raises(moec.InvalidArgument, match="experts.w2: the layer has no such prepared tensor; it has experts.w"):
-        layer.prepare(memory={"experts.w2": memory["experts.w2_fragments"]})
+        layer.prepare(memory={"experts.w2": memory["experts.w2_prepacked"]})
     own = layer.prepare().bytes
-    assert 0 < layer.prepare(memory={"experts.w2_fragments": memory["experts.w2_fragments"]}).bytes < own
+    assert 0 < layer.prepare(memory={"experts.w2_prepacked": memory["experts.w2_prepacked"]}).bytes < own
     assert layer.prepare(memory=memory).bytes == 0
     hidden, out = gpu((5, 512)), gpu((5, 512))
     layer(hidden, out=out)
@@ -158,7 +251,7 @@ def test_prepared_weights_in_the_caller_s_memory(gpu, prepared) -> None:
     assert words() is None
     layer(hidden, out=out)
     layer.clone()(hidden, out=out)
-    with pytest.raises(moec.InvalidArgument, match="'experts.w13' was released once it had been prepared; bind it anew"):
+    with pytest.raises(moec.InvalidArgument, match="'experts.w13' was released after its preparation; bind it again"):
         layer.prepare(again=True)
     layer(hidden, out=out)
 
@@ -166,28 +259,32 @@ def test_prepared_weights_in_the_caller_s_memory(gpu, prepared) -> None:
 def test_writes_to_prepared_weights_are_seen(gpu, prepared) -> None:
     layer, weights = prepared
     hidden, out = gpu((5, 512)), gpu((5, 512))
-    seconds = []
+    count_launches = ctypes.CDLL(str(LIBRARY)).fakeCudaNumLaunches
 
-    def call() -> bool:
-        """Runs a call; returns whether it prepared the weights."""
-        layer(hidden, out=out)
-        seconds.append(layer.prepare_weights(False)[2])
-        return seconds[-1] not in seconds[:-1]
+    def launches_of(step) -> int:
+        before = count_launches()
+        step()
+        return count_launches() - before
 
-    assert call() and not call()
+    def call() -> int:
+        """Returns the number of launches of a call, including those that prepare weights."""
+        return launches_of(lambda: layer(hidden, out=out))
+
+    with_preparation, without = call(), call()
+    assert with_preparation > without > 0
     for name in ("experts.w2", "experts.w13"):
         weights[name]._version += 1
-        assert call() and not call()
+        assert (call(), call()) == (with_preparation, without)
     # The router's weight is not prepared.
     weights["gate.weight"]._version += 1
-    assert not call()
+    assert call() == without
     clone = layer.clone()
-    clone(hidden, out=out)
-    assert layer.prepare(again=True).seconds not in seconds
+    assert launches_of(lambda: clone(hidden, out=out)) == without
+    assert launches_of(lambda: layer.prepare(again=True)) == with_preparation - without
     # A tensor without a counter is not checked again.
     del weights["experts.w2"]._version
     layer.bind(weights)
-    assert call() and not call()
+    assert (call(), call()) == (with_preparation, without)
 
 
 def test_numbers_of_valid_tokens(gpu, layer: moec.Layer) -> None:
@@ -202,7 +299,7 @@ def test_refuses_what_is_elsewhere(gpu, layer: moec.Layer) -> None:
     for tensor, message in (
         (Told(array), "a tensor on cuda:0 expected, one on cpu found; copy it to the device"),
         (Told(array, device=(2, 1)), "one on cuda:1 found"),
-        (Told(array, device=(2, 0)), "one that the driver does not know found"),
+        (Told(array, device=(2, 0)), "an address unknown to the driver found"),
     ):
         with pytest.raises(moec.InvalidArgument, match=f"hidden_states: .*{message}"):
             layer(tensor, out=out)
@@ -300,7 +397,7 @@ def test_packages(gpu, tmp_path: Path) -> None:
 
 
 def test_devices_that_are_not_there(gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(moec.InvalidArgument, match="device: .*0 to 1 are there") as failure:
+    with pytest.raises(moec.InvalidArgument, match="device: .*0 to 1 exist") as failure:
         moec.compile(SPEC, device="cuda:7")
     assert failure.value.code == "out_of_range"
     from moec import compiler
@@ -308,5 +405,6 @@ def test_devices_that_are_not_there(gpu, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(compiler, "_devices", {})
     monkeypatch.setenv("MOERT_CUDA_LIBRARY", "/nonexistent")
     with pytest.raises(moec.Unavailable, match="install the NVIDIA driver") as failure:
-        moec.compile(SPEC)
+        moec.compile(SPEC, device="cuda:0")
     assert failure.value.code == "unavailable"
+    assert moec.compile(SPEC).device == "cpu"

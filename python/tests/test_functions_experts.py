@@ -67,7 +67,7 @@ def test_biases() -> None:
     case = Case(9, expert_bias=True)
     config = QuantConfig(w1_bias=case["experts.w13_bias"], w2_bias=case["experts.w2_bias"])
     case.verify(case.run(quant_config=config))
-    with pytest.raises(moec.InvalidArgument, match="w1_bias and w2_bias come together"):
+    with pytest.raises(moec.InvalidArgument, match="w1_bias and w2_bias go together; give both or neither"):
         case.run(quant_config=QuantConfig(w1_bias=case["experts.w13_bias"]))
 
 
@@ -195,7 +195,7 @@ def test_what_has_no_form_is_refused() -> None:
         ("quant_config: w1_scale: weights of torch.uint8 need", pairs, QuantConfig()),
         ("quant_config: quant_dtype: torch.int8 beside", weights, QuantConfig(torch.int8, **fp8)),
         ("quant_config: w1_zp: weights of torch.bfloat16 are not", {}, QuantConfig(w1_zp=torch.zeros(1))),
-        (r"quant_config: w1_zp: \[8, 64, 2\] of torch.uint8 expected, one in a byte, \[8, 32, 2\] of torch.uint8", pairs,
+        (r"quant_config: w1_zp: \[8, 64, 2\] of torch.uint8 expected, one per byte, \[8, 32, 2\] of torch.uint8", pairs,
          QuantConfig(w1_zp=torch.zeros(8, 32, 2, dtype=torch.uint8), **groups)),
         ("quant_config: w2_zp: .* None found", pairs,
          QuantConfig(w1_zp=torch.zeros(8, 64, 2, dtype=torch.uint8), **groups)),
@@ -209,7 +209,7 @@ def test_what_has_no_form_is_refused() -> None:
         ("quant_config: quant_dtype: torch.int8 beside weights with scales of groups", pairs,
          QuantConfig(torch.int8, **groups)),
         (r"quant_config: block_shape: \[64, 64\]", weights, QuantConfig(block_shape=[64, 64], **fp8)),
-        ("quant_config: block_shape: blocks of 128 rows do not end", weights,
+        ("quant_config: block_shape: blocks of 128 rows do not divide", weights,
          QuantConfig(block_shape=[128, 128], **fp8)),
         ("quant_config: quant_dtype: weights of torch.bfloat16 are not quantized", {},
          QuantConfig(torch.float8_e4m3fn)),

@@ -172,10 +172,10 @@ def test_align(top_k: int, experts: int, block: int, pad: bool) -> None:
         )
         blocks = align_plainly(ids, block, experts)
         slots = tokens * top_k
-        room = slots + experts * (block - 1)
-        room = -(-room // block) * block if pad else room
-        room = min(slots * block, room) if slots < experts else room
-        assert sorted_ids.shape == (room,) and expert_ids.shape == (-(-room // block),)
+        capacity = slots + experts * (block - 1)
+        capacity = -(-capacity // block) * block if pad else capacity
+        capacity = min(slots * block, capacity) if slots < experts else capacity
+        assert sorted_ids.shape == (capacity,) and expert_ids.shape == (-(-capacity // block),)
         assert count.tolist() == [len(blocks) * block]
         found = sorted_ids.tolist()
         assert found[: len(blocks) * block] == [slot for _, part in blocks for slot in part]

@@ -53,7 +53,7 @@ def test_runs_on_fewer_rows_than_there_are(layer: moec.Layer) -> None:
 
 def test_is_checked(layer: moec.Layer) -> None:
     tensors = make_tensors()
-    with pytest.raises(moec.InvalidArgument, match=r"run\(\) takes tensors by name"):
+    with pytest.raises(moec.InvalidArgument, match=r"use run\(\), which takes tensors by name"):
         layer(tensors["router_logits"])
     with pytest.raises(moec.InvalidArgument, match="x: the layer has no such input or output; it "
                        "has router_logits, topk_ids, topk_weights"):

@@ -95,5 +95,5 @@ def test_tables_that_a_file_leaves_out_are_those_of_its_experts(tmp_path) -> Non
     case.verify(layer(**case.arguments))
     one = {name: value for name, value in case.weights.items() if name != "replicas.counts"}
     write_tensors(file, one)
-    with pytest.raises(moec.InvalidArgument, match="'replicas.physical_ids' and 'replicas.counts' are given together"):
+    with pytest.raises(moec.InvalidArgument, match="'replicas.physical_ids' and 'replicas.counts' go together"):
         layer.load(file)

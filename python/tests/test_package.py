@@ -40,7 +40,7 @@ def test_compiles_once(tmp_path: Path) -> None:
 
 def test_takes_configs(tmp_path: Path) -> None:
     chosen = compile_into(tmp_path, target="sm_90a")
-    configs = ["experts_out:tile_rows=48 tile_columns=64 stages=4"]
+    configs = ["experts_out:block_m=48 block_n=64 stages=4"]
     given = compile_into(tmp_path, target="sm_90a", configs=configs)
     assert not given.from_cache and given != chosen
 

@@ -40,8 +40,8 @@ CONFIG = {
     "torch_dtype": "bfloat16",
 }
 ROWS = {
-    "layers": [{"name": "qwen3_30b", "num_experts": 8, "top_k": 2, "hidden_size": 128,
-                "intermediate_size": 128, "dtype": "bf16",
+    "layers": [{"name": "qwen3_30b", "num_experts": 4, "top_k": 2, "hidden_size": 64,
+                "intermediate_size": 64, "dtype": "bf16",
                 "routing": {"score": "softmax", "renormalize": True}}],
     "rows": [{"layer": "qwen3_30b", "tokens": [1, 64]}],
 }
@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
     stand_in.write_text(f"""#!/bin/bash
 case "$*" in *--tune=*) set -- --candidates=1 "$@" ;; esac
 {shlex.quote(str(BINARIES / "moe-bench"))} --device=sim --data={shlex.quote(str(data))} --no-cache "$@" || exit
-# It has no clock.
+# The simulated device has no clock.
 case "$*" in *--profile*) sed -i 's/"floor_us"/"graph_us": 50, "floor_us"/' results.json ;; esac
 """)
     stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
@@ -109,7 +109,7 @@ def test_format_of_the_page_is_that_of_the_example() -> None:
 
 def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    _, (shell, commands), (python, code) = list_blocks("commands.md")
+    _, _, (shell, commands), (python, code) = list_blocks("commands.md")
     assert (shell, python) == ("sh", "python")
     (folder / "results.json").write_text(
         json.dumps({"rows": [{"layer": "qwen3_30b", "tokens": 4, "us": 10}]}))
@@ -119,6 +119,16 @@ def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_shell(commands, folder, PATH=f"{BINARIES}:{os.environ['PATH']}")
     exec(code, {"layer": layer})
     assert "measured" in (folder / "layer.html").read_text()
+
+
+def test_whole_models_page(folder: Path) -> None:
+    """Runs the commands on the CPU; moec tune, which needs a GPU, has its own tests."""
+    _, (shell, commands), *_ = list_blocks("commands.md")
+    lines = [line for line in commands.splitlines() if not line.startswith("moec tune ")]
+    assert shell == "sh" and len(lines) == 4 and all(line.startswith("moec ") for line in lines)
+    out = run_shell("\n".join(f"{sys.executable} -m {line}" for line in lines), folder)
+    assert "MODEL-FOLDER: 4 layers with experts on 2 x h200, tp 2, ep 1" in out
+    assert "layer 0, as 4 of the model, checkpoint weights" in out and "<svg" in (folder / "times.svg").read_text()
 
 
 def split_tutorial() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -192,8 +202,8 @@ def test_python_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tests."""
     monkeypatch.chdir(folder)
     _, code = list_blocks("use/python.md", "python")[0]
-    code = code.replace('"cuda:0"', '"cpu"').replace('"Qwen3-30B-A3B", layer=3', '"MODEL-FOLDER", layer=3, device="cpu"')
-    assert code.count("MODEL-FOLDER") == code.count('device="cpu", max_tokens') == 1
+    code = code.replace('"cuda:0"', '"cpu"').replace('"Qwen/Qwen3-30B-A3B", layer=3', '"MODEL-FOLDER", layer=3, device="cpu"')
+    assert code.count("MODEL-FOLDER") == code.count("max_tokens=4096") == 1
     tensors = generate(LayerSpec.from_json(SPEC), tokens=3, seed=1)
     names = {"gate": tensors["gate.weight"], "w13": tensors["experts.w13"], "w2": tensors["experts.w2"],
              "hidden_states": tensors["hidden_states"]}

@@ -30,7 +30,7 @@ def take_weights(rank, tensors):
     placed[first:first + each] = np.arange(each)
     return {
         "gate.weight": tensors["gate.weight"], "placement.local_ids": placed,
-        "placement.owners": np.arange(MODEL["num_experts"], dtype=np.int32) // each,
+        "placement.destinations": np.arange(MODEL["num_experts"], dtype=np.int32) // each,
         "experts.w13": np.ascontiguousarray(tensors["experts.w13"][first:first + each]),
         "experts.w2": np.ascontiguousarray(tensors["experts.w2"][first:first + each]),
     }
@@ -70,7 +70,7 @@ def test_batches_in_two_halves():
         layer.bind(take_weights(rank, tensors))
         layer.use_micro_batches(6)
         layer.use_communicator(communicators[rank])
-        with pytest.raises(moec.InvalidArgument, match="call it ahead of giving a communicator"):
+        with pytest.raises(moec.InvalidArgument, match="call it before setting a communicator"):
             layer.use_micro_batches(3)
         rows = np.ascontiguousarray(tensors["hidden_states"][rank * 7:rank * 7 + 7])
         assert layer.workspace_bytes(7) >= layer.workspace_bytes(4) + layer.workspace_bytes(3)
@@ -85,9 +85,9 @@ def test_batches_in_two_halves():
 def test_batches_that_cannot_be_cut(layers):
     counted = moec.compile(MODEL | {"record_load": True, "parallel": {"dp": RANKS, "experts": "linear"}}, device="cpu",
                            cache=False)
-    with pytest.raises(moec.InvalidArgument, match="output 'expert_offsets' is of a whole batch"):
+    with pytest.raises(moec.InvalidArgument, match="output 'expert_offsets' belongs to the whole batch"):
         counted.use_micro_batches(8)
-    with pytest.raises(moec.InvalidArgument, match="the layer is for one rank"):
+    with pytest.raises(moec.InvalidArgument, match="the layer has one rank"):
         moec.compile(MODEL, device="cpu", cache=False).use_micro_batches(8)
     with pytest.raises(moec.Error, match="tokens"):
         counted.use_micro_batches(-1)
@@ -137,7 +137,7 @@ def test_a_call_without_a_communicator_is_refused(layers):
         alone(np.zeros((1, 32), np.float32))
     with pytest.raises(moec.InvalidType, match="a moec.Communicator expected, int found"):
         alone.use_communicator(3)
-    with pytest.raises(moec.InvalidArgument, match="the mesh dp 1 x tp 2, and the layer for dp 2 x tp 1"):
+    with pytest.raises(moec.InvalidArgument, match="the mesh dp 1 x tp 2, but the layer has dp 2 x tp 1"):
         alone.use_communicator(moec.ranks.local(1, 2)[0])
 
 
@@ -233,17 +233,17 @@ def test_whose_weights_these_are_is_known(tmp_path):
     folder, path = save_model(tmp_path / "model", tensors), tmp_path / "prepared.safetensors"
     parallel = {"dp": 2, "experts": "linear"}
     layer = moec.compile(folder, device="cpu", parallel=parallel)
-    with pytest.raises(moec.InvalidArgument, match="say the rank whose part of the checkpoint is read"):
+    with pytest.raises(moec.InvalidArgument, match="give the rank whose weights are read"):
         layer.load(folder)
     with pytest.raises(moec.Error, match="rank is 2; 0 to 1 are those of dp 2 x tp 1"):
         layer.load(folder, rank=2)
     layer.load(folder, rank=1)
-    with pytest.raises(moec.InvalidArgument, match="it is of rank 0, and the weights are those of rank 1"):
+    with pytest.raises(moec.InvalidArgument, match="communicator is of rank 0, but the weights are those of rank 1"):
         layer.use_communicator(moec.ranks.local(2, device="cpu")[0])
     layer.save_prepared(path)
-    with pytest.raises(moec.InvalidArgument, match="has the weights of rank 1, and this is rank 0"):
+    with pytest.raises(moec.InvalidArgument, match="has the weights of rank 1, but this is rank 0"):
         layer.load_prepared(path, rank=0)
-    with pytest.raises(moec.InvalidArgument, match="rank is 0, and the weights are those of rank 1"):
+    with pytest.raises(moec.InvalidArgument, match="rank is 0, but the weights are those of rank 1"):
         layer.save_prepared(path, rank=0)
     with pytest.raises(moec.NotFound):
         layer.load(tmp_path / "nowhere", rank=0)

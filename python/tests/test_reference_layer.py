@@ -308,7 +308,7 @@ def test_offsets():
     assert expert_offsets(np.array([2, 0, 3])).tolist() == [0, 2, 2, 5]
 
 
-def test_pieces_of_weights_change_nothing(monkeypatch):
+def test_chunks_of_weights_change_nothing(monkeypatch):
     spec = LayerSpec.from_json(spec_json(shared_experts={"intermediate_size": 7}))
     tensors = generate(spec, 5, 1)
     whole = evaluate(spec, tensors, decide(spec, tensors))

@@ -20,40 +20,40 @@ SPEC = {
 
 
 def test_scale_is_a_quotient_of_f32():
-    codes, scale = quantize(np.array([[1.0, -3.0, 0.5]]))
+    values, scale = quantize(np.array([[1.0, -3.0, 0.5]]))
     expected = np.float32(3.0) / np.float32(448.0)
     assert scale.tolist() == [[float(expected)]]
-    assert codes[0, 1] == -448.0
-    assert codes[0, 0] == np.float32(1.0 / expected).astype(ml_dtypes.float8_e4m3fn)
+    assert values[0, 1] == -448.0
+    assert values[0, 0] == np.float32(1.0 / expected).astype(ml_dtypes.float8_e4m3fn)
 
 
-def test_ties_go_to_even_codes():
+def test_ties_go_to_even_values():
     # With a largest value of 448 the scale is 1.
     halves = (E4M3[:-1] + E4M3[1:]) / 2
     for at in range(0, len(halves), 127):
         row = np.concatenate([[448.0], halves[at : at + 127]])
-        codes, scale = quantize(row[None])
+        values, scale = quantize(row[None])
         assert scale.tolist() == [[1.0]]
         even = np.where(np.arange(at, at + len(row) - 1) % 2 == 0, E4M3[at : at + len(row) - 1],
                         E4M3[at + 1 : at + len(row)])
-        np.testing.assert_array_equal(codes[0, 1:], even)
+        np.testing.assert_array_equal(values[0, 1:], even)
 
 
 def test_groups_do_not_see_each_other():
     row = np.zeros((1, 300))
     row[0, 130] = 2.0
     row[0, 299] = np.nan
-    codes, scale = quantize(row)
+    values, scale = quantize(row)
     least = float(np.float32(1e-10) / np.float32(448.0))
     assert scale[0, 0] == least and scale[0, 1] == float(np.float32(2.0) / np.float32(448.0))
-    assert np.isnan(scale[0, 2]) and np.isnan(codes[0, 256:]).all()
-    assert (codes[0, :256] == 0.0).sum() == 255 and codes[0, 130] == 448.0
+    assert np.isnan(scale[0, 2]) and np.isnan(values[0, 256:]).all()
+    assert (values[0, :256] == 0.0).sum() == 255 and values[0, 130] == 448.0
 
 
 def test_infinity_is_its_own_scale():
-    codes, scale = quantize(np.array([[np.inf, 1.0, -np.inf]]))
+    values, scale = quantize(np.array([[np.inf, 1.0, -np.inf]]))
     assert scale[0, 0] == np.inf
-    assert np.isnan(codes[0, [0, 2]]).all() and codes[0, 1] == 0.0
+    assert np.isnan(values[0, [0, 2]]).all() and values[0, 1] == 0.0
 
 
 @pytest.mark.parametrize("order,rows", [
@@ -86,11 +86,11 @@ FORMS = {
 
 
 def test_rows_by_token():
-    codes, scale = quantize(np.array([[1.0, -3.0] * 100, [0.0] * 200, [np.nan] * 200]), None)
+    values, scale = quantize(np.array([[1.0, -3.0] * 100, [0.0] * 200, [np.nan] * 200]), None)
     least = np.float32(1.0 / 512.0) / np.float32(448.0)
     assert scale[:2].tolist() == [[float(np.float32(3.0) / np.float32(448.0))], [float(least)]]
     assert least == np.float32(1.0 / (448.0 * 512.0))
-    assert (codes[1] == 0.0).all() and np.isnan(codes[2]).all() and np.isnan(scale[2]).all()
+    assert (values[1] == 0.0).all() and np.isnan(values[2]).all() and np.isnan(scale[2]).all()
 
 
 def test_scale_of_a_tensor_is_that_of_its_finite_numbers():
@@ -101,9 +101,9 @@ def test_scale_of_a_tensor_is_that_of_its_finite_numbers():
 
 
 def test_given_scale_has_ends():
-    codes = quantize_by(np.array([[448.0, 449.0, 1e30, -np.inf, np.nan, 0.3]]), np.float32(1.0))
-    assert codes[0, :4].tolist() == [448.0, 448.0, 448.0, -448.0]
-    assert np.isnan(codes[0, 4]) and codes[0, 5] == 0.3125
+    values = quantize_by(np.array([[448.0, 449.0, 1e30, -np.inf, np.nan, 0.3]]), np.float32(1.0))
+    assert values[0, :4].tolist() == [448.0, 448.0, 448.0, -448.0]
+    assert np.isnan(values[0, 4]) and values[0, 5] == 0.3125
 
 
 @pytest.mark.parametrize("form,w13,w2,shared", [
@@ -178,24 +178,24 @@ def test_weights_alone():
 # -- int8
 
 
-def test_int8_rounds_to_even_and_has_no_least_code():
-    codes, scale = quantize(np.array([[127.0, 0.5, 1.5, 2.5, -0.5, -127.0]]), None, "int8")
+def test_int8_rounds_to_even_and_has_no_least_value():
+    values, scale = quantize(np.array([[127.0, 0.5, 1.5, 2.5, -0.5, -127.0]]), None, "int8")
     assert scale.tolist() == [[1.0]]
-    assert codes.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -127.0]]
-    codes, scale = quantize(np.array([[3.0, -1.0, 0.0]]), None, "int8")
+    assert values.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -127.0]]
+    values, scale = quantize(np.array([[3.0, -1.0, 0.0]]), None, "int8")
     expected = np.float32(3.0) / np.float32(127.0)
-    assert scale.tolist() == [[float(expected)]] and codes.tolist() == [[127.0, -42.0, 0.0]]
-    codes, scale = quantize(np.zeros((1, 4)), None, "int8")
-    assert scale[0, 0] == np.float32(1e-10) / np.float32(127.0) and (codes == 0.0).all()
+    assert scale.tolist() == [[float(expected)]] and values.tolist() == [[127.0, -42.0, 0.0]]
+    values, scale = quantize(np.zeros((1, 4)), None, "int8")
+    assert scale[0, 0] == np.float32(1e-10) / np.float32(127.0) and (values == 0.0).all()
 
 
 def test_int8_spoils_rows_through_their_scale():
-    codes, scale = quantize(np.array([[np.nan, 1.0], [-np.inf, 1.0]]), None, "int8")
-    assert np.isnan(scale[0, 0]) and scale[1, 0] == np.inf and (codes == 0.0).all()
+    values, scale = quantize(np.array([[np.nan, 1.0], [-np.inf, 1.0]]), None, "int8")
+    assert np.isnan(scale[0, 0]) and scale[1, 0] == np.inf and (values == 0.0).all()
 
 
 def test_int8_by_a_given_scale_has_ends():
     row = np.array([[127.0, 128.0, 1e30, -np.inf, np.nan, -126.5]])
-    codes = quantize_by(row, np.float32(1.0), "int8")
-    assert codes.tolist() == [[127.0, 127.0, 127.0, -127.0, 0.0, -126.0]]
+    values = quantize_by(row, np.float32(1.0), "int8")
+    assert values.tolist() == [[127.0, 127.0, 127.0, -127.0, 0.0, -126.0]]
     assert tensor_scale(row[:, :2], "int8") == np.float32(128.0) / np.float32(127.0)

@@ -65,7 +65,7 @@ def test_pairs_have_the_first_in_the_low_half():
 ALL_PAIRS = np.array([0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE], np.uint8)
 
 
-def test_codes_of_e2m1():
+def test_values_of_e2m1():
     values = elements(ALL_PAIRS.view(np.int8), Operand("fp4_e2m1", "group", 1, 32))
     positive = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     assert values.tolist() == positive + [-x for x in positive]
@@ -83,7 +83,7 @@ NF4_CODES = [
 ]
 
 
-def test_codes_of_nf4():
+def test_values_of_nf4():
     values = elements(ALL_PAIRS, Operand("nf4", "group", 1, 64))
     assert values.tolist() == NF4_CODES
     # Eight quantiles from 0.5 to `offset` above 0 and seven below; the ends are 1 and -1.
@@ -99,13 +99,13 @@ def test_scales_that_are_powers_of_two():
     row = np.zeros((1, 6 * 32), np.float32)
     row[0, ::32] = [896.0, np.nextafter(np.float32(896), np.float32(1e9)),
                     448 * 2.0**-20, 0.0, -np.inf, np.nan]
-    codes, scales = quantize(row, 32, "fp8_e4m3", "e8m0")
+    values, scales = quantize(row, 32, "fp8_e4m3", "e8m0")
     assert scales[0, :4].tolist() == [2.0, 4.0, 2.0**-20, 2.0**-42]
     assert np.isposinf(scales[0, 4]) and np.isnan(scales[0, 5])
-    assert codes[0, ::32][:4].tolist() == [448.0, 224.0, 448.0, 0.0]
+    assert values[0, ::32][:4].tolist() == [448.0, 224.0, 448.0, 0.0]
 
 
-def test_codes_of_int4_and_int8():
+def test_values_of_int4_and_int8():
     int4, int8 = Operand("int4", "channel", 1), Operand("int8", "channel", 1)
     assert elements(ALL_PAIRS, int4).tolist() == list(range(-8, 8))
     zero = dataclasses.replace(int4, zero_point=True)
@@ -120,7 +120,7 @@ def test_codes_of_int4_and_int8():
     assert elements(stored, dataclasses.replace(int8, minimum=True)).tolist() == [0, 1, 127, -128, -1]
 
 
-def test_codes_of_e4m3():
+def test_values_of_e4m3():
     stored = np.array([0x00, 0x01, 0x08, 0x38, 0x3C, 0x7E, 0xFE, 0x80], np.uint8)
     values = elements(stored.view(ml_dtypes.float8_e4m3fn), Operand("fp8_e4m3", "tensor"))
     assert values.tolist() == [0.0, 2.0**-9, 2.0**-6, 1.0, 1.5, 448.0, -448.0, 0.0]
@@ -434,7 +434,7 @@ def test_nan_codes():
     assert (spoiled.sum(axis=1) == [0, 2, 2] * 3).all() and spoiled[1::3, 31:33].all()
 
 
-def test_nan_codes_of_two_rows():
+def test_nan_values_of_two_rows():
     spec = LayerSpec.from_json({
         "moec_spec": 1, "dtype": "f32", "hidden_size": 2, "num_experts": 2, "top_k": 1, "intermediate_size": 4,
         "routing": {}, "activation": {"kind": "silu"},

@@ -75,10 +75,26 @@ def test_layer_is_drawn(page):
     text = page.sections["layer"]
     for part in ("hidden states", "router", "top 2", "dispatch", "8 experts", "combine",
                  "shared expert", "[8, 512, 256] f8e4m3", "2 of 4 groups", "fp8_block128",
-                 "product of f8E4M3FN"):
+                 "gemm of f8E4M3FN"):
         assert part in text, part
     assert page.drawings()[0] == "the layer"
     assert LAYER["name"] in page.sections[""]
+
+
+def test_first_screen(page, page_file, tmp_path):
+    assert list(page.sections)[:2] == ["", "glance"]
+    assert re.search(r"moec \d+\.\d+\.\d+.*, 20\d\d-\d\d-\d\d \d\d:\d\d UTC: moe-compile .*layer\.json --target=sm_90a --report=",
+                     page.sections[""])
+    text = page.sections["glance"]
+    # 8 experts of 512 x 256 and 256 x 256 bytes, the shared expert, their scales and the router.
+    assert re.search(r"weights\s*1\.7 MiB", text), text
+    assert "expected time, 1 token" in text and "workspace for 64 tokens" in text
+    assert "all 0 layers" not in text
+    model = {"model_type": "qwen3_moe", "hidden_size": 64, "moe_intermediate_size": 32, "num_experts": 4,
+             "num_experts_per_tok": 2, "num_hidden_layers": 3, "hidden_act": "silu", "norm_topk_prob": True,
+             "torch_dtype": "bfloat16"}
+    whole = Page(compile_page(tmp_path, "--max-tokens=64", layer=model).read_text())
+    assert "all 3 layers with experts" in whole.sections["glance"]
 
 
 def test_times_expected_and_measured(page):
@@ -104,8 +120,8 @@ def test_plan_has_streams_slots_kernels_and_choices(page):
     assert ends[0][0] == 0 and ends[-1][-1] == 64
     assert page.drawings().count("launches by time") == len(ends)
     assert page.drawings().count("launches and workspace in order") == len(ends)
-    for part in ("stream 1", "slot 0", "experts_hidden", "sm90.contract tile_rows=",
-                 "by shared memory", "considered and rejected", "cannot be: "):
+    for part in ("stream 1", "slot 0", "experts_hidden", "sm90.gemm block_m=",
+                 "by shared memory", "considered and rejected", "illegal: "):
         assert part in text, part
 
 
@@ -138,6 +154,9 @@ def test_cpu_has_no_times_and_says_so(tmp_path):
     assert page.errors == []
     assert "No rates of target cpu are known" in page.sections["times"]
     assert "launches by time" not in page.drawings()
+    # No column and no section is empty.
+    assert "roofline" not in page.sections
+    assert "expected" not in page.sections["plan"] and "bound by" not in page.sections["times"]
     assert "define void @output" in page.code["llvm"] and "ptx" not in page.code
 
 
@@ -147,7 +166,7 @@ def test_ir_has_no_spec(tmp_path):
                    input=json.dumps(SPEC), text=True, check=True)
     subprocess.run([BINARIES / "moe-compile", source, f"--report={tmp_path}/a.html"], check=True)
     page = Page((tmp_path / "a.html").read_text())
-    assert page.errors == [] and "It came as IR" in page.sections["layer"]
+    assert page.errors == [] and "The input was IR" in page.sections["layer"]
     assert list(page.lines) == ["plan", "tile"]
 
 
@@ -215,3 +234,41 @@ def test_in_chromium(page_file, page, tmp_path):
     hits = {named["id"] for _, named in shown.tags
             if "hit" in named.get("class", "").split() and "id" in named}
     assert {hit.split("-")[0] for hit in hits} == {"moe", "steps", "plan", "tile", "ptx"}
+
+
+#: Writes what does not fit the window to the page's title.
+MEASURE = """<script>
+const wide = [...document.querySelectorAll("body *")].filter((node) =>
+  !node.closest(".wide, .ir, pre") && node.getBoundingClientRect().right > innerWidth + 1);
+const colors = getComputedStyle(document.body);
+document.title = JSON.stringify({
+  width: innerWidth, scrolls: document.documentElement.scrollWidth > innerWidth + 1,
+  wide: wide.map((node) => node.tagName), ink: colors.color, paper: colors.backgroundColor});
+</script></body>"""
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_the_window(page_file, tmp_path, width, scheme):
+    """Only drawings, tables and code scroll, each by itself; text differs from the background."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    assert browser, "no Chromium; scripts/setup --dev installs it"
+    # A headless window has a least width, so the page is in a frame.
+    inner, outer = tmp_path / "inner.html", tmp_path / "outer.html"
+    inner.write_text(page_file.read_text().replace("</body>", MEASURE))
+    outer.write_text(f"""<iframe id="frame" src="inner.html" style="border: 0; width: {width}px; height: 900px"></iframe>
+<script>document.getElementById("frame").addEventListener("load", (event) => {{
+  document.body.append(event.target.contentDocument.title); }});</script>""")
+    options = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if scheme == "dark" else [
+        "--blink-settings=preferredColorScheme=1"]
+    run = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+         "--virtual-time-budget=5000", *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", outer.as_uri()],
+        capture_output=True, text=True, check=True, timeout=120, env={**os.environ, "HOME": str(tmp_path)})
+    found = json.loads(re.search(r"\{.*\}", run.stdout)[0].replace("&quot;", '"'))
+    assert found["width"] == width and not found["scrolls"] and found["wide"] == [], found
+
+    def brightness(color: str) -> int:
+        return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+    assert (brightness(found["ink"]) > brightness(found["paper"])) == (scheme == "dark"), found

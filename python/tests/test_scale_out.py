@@ -317,7 +317,7 @@ time.sleep(0.1)
 os.kill(ranks[0], signal.SIGKILL)
 os.waitpid(ranks[0], 0)
 time.sleep(0.1)
-print("moe-run: error: rank 1 was ended by signal 9 (Killed); rank 0: " + ("" if does == "no error" else
+print("moe-run: error: rank 1 was killed by signal 9 (Killed); rank 0: " + ("" if does == "no error" else
       "all_gather over dp: rank 1 did not come within 3 s"))
 sys.exit(1)
 """
@@ -326,7 +326,7 @@ sys.exit(1)
 @pytest.mark.parametrize("mode", shared.MODES)
 @pytest.mark.parametrize(("does", "ok", "hangs", "text"), [
     ("error", True, 0, "did not come within 3 s"), ("hang", False, 1, ""), ("crash", False, 0, "ranks began"),
-    ("no error", False, 0, "rank 1 was ended"), ("other bits", False, 0, "did not come within 3 s"),
+    ("no error", False, 0, "rank 1 was killed"), ("other bits", False, 0, "did not come within 3 s"),
 ])
 def test_drills_of_one_gpu_judge_survivors(does, ok, hangs, text, mode, tmp_path, monkeypatch):
     part = share(make_moe_run(tmp_path, ""))

@@ -104,5 +104,5 @@ def test_commands_of_the_page() -> None:
         example.parse(words)
     found = [word for words in commands if "benchmarks/engine" in words for word in words[3:]]
     for text in [*found, *re.findall(r"`(q3\w*:\S+)`", PAGE)]:
-        jobs.parse_job(text, tuple(models.MODELS))
-    assert len(found) == 2
+        jobs.parse_group(text, tuple(models.MODELS))
+    assert len(found) == 3

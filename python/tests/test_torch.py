@@ -133,7 +133,7 @@ def test_gradients_are_refused(made: TorchCase) -> None:
     with pytest.raises(moec.InvalidArgument, match="out: requires a gradient"):
         made.layer(**made.arguments, out=out)
     moec_torch.unregister(number)
-    with pytest.raises(moec.InvalidArgument, match=f"no layer has the number {number}"):
+    with pytest.raises(moec.InvalidArgument, match=f"there is no layer with the number {number}"):
         operator(*made.operands(number))
 
 
@@ -216,7 +216,7 @@ def test_module(made: TorchCase) -> None:
         assert torch.equal(block(cube), torch.stack([block(hidden)] * 2))
     number = block.number
     del block
-    with pytest.raises(moec.InvalidArgument, match="no layer has the number"):
+    with pytest.raises(moec.InvalidArgument, match="there is no layer with the number"):
         torch.ops.moec.forward(*made.operands(number))
 
 
@@ -314,7 +314,7 @@ def test_padding(device: str, dtype: torch.dtype) -> None:
         block(hidden)
     with pytest.raises(moec.InvalidType, match="is_padding: dtype i8 expected, i32 found"):
         block(hidden, is_padding=padding.int())
-    with pytest.raises(moec.InvalidArgument, match="is_padding: 5 rows expected, as hidden_states has"):
+    with pytest.raises(moec.InvalidArgument, match="is_padding: 5 rows expected, as in hidden_states"):
         block(hidden, is_padding=padding[:4])
     with pytest.raises(moec.InvalidArgument, match="is_padding: the layer takes none"):
         moec_torch.MoE(TorchCase("gate", device).layer)(hidden, is_padding=padding)

@@ -94,7 +94,7 @@ def test_released_weights_are_refused(way, name: str) -> None:
     size = storage.nbytes()
     storage.resize_(0)
     for _ in range(2):
-        with pytest.raises(moec.InvalidArgument, match=f"{name}: its storage was released .*bind the weight anew"):
+        with pytest.raises(moec.InvalidArgument, match=f"{name}: its storage was released .*bind the weight again"):
             way(small.layer, small.hidden)
     with pytest.raises(moec.InvalidArgument, match=f"{name}: its storage was released"):
         small.layer.benchmark(4, repeat=1)
@@ -156,7 +156,7 @@ NO_MEMORY = {
 def verify_message(error: pytest.ExceptionInfo, argument: str, what: str) -> None:
     text = str(error.value)
     assert text.startswith(f"{argument}: is {what}"), text
-    assert "which has no memory" in text and "\n" not in text
+    assert "which has no dense rows" in text and "\n" not in text
 
 
 @pytest.mark.parametrize(("make", "what"), NO_MEMORY.values(), ids=NO_MEMORY)

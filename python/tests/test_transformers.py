@@ -320,7 +320,7 @@ def test_transposed_weights_with_shared_memory_are_copied_by_each_call() -> None
     block, arguments = make_block(family="gpt_oss")
     array, alias = block.gate_up_proj.requires_grad_(False).numpy(), block.down_proj.detach()
     size = (block.gate_up_proj.nbytes + block.down_proj.nbytes) / 2**20
-    with pytest.warns(UserWarning, match=f"is shared with other tensors, so that each call copies {size:.1f} MiB"):
+    with pytest.warns(UserWarning, match=f"is shared with other tensors, so each call copies {size:.1f} MiB"):
         assert_near(run(block, arguments), run_eagerly(block, arguments))
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -458,7 +458,7 @@ def test_activations_of_configs(name: str) -> None:
 @pytest.mark.parametrize("name", ["relu", "gelu_10", "mish", "tanh"])
 def test_activations_without_a_form_are_refused(name: str) -> None:
     block, arguments = make_block(hidden_act=name)
-    with pytest.raises(moec.InvalidArgument, match="is no activation of docs/use/layers.md; choose"):
+    with pytest.raises(moec.InvalidArgument, match="is not an activation of docs/use/layers.md; choose"):
         run(block, arguments)
 
 
@@ -479,7 +479,7 @@ def test_experts_without_a_gate() -> None:
 def test_what_has_no_form_is_refused() -> None:
     block, (hidden, ids, weights) = make_block()
     for change, message in (
-        ({"has_post_expert_norm": True}, "has_post_expert_norm: a norm after an expert"),
+        ({"has_post_expert_norm": True}, "has_post_expert_norm: a layer cannot have a norm after an expert"),
         ({"num_experts": 9}, "num_experts is 9, and the weights have 8"),
     ):
         before = {name: getattr(block, name) for name in change}

@@ -219,7 +219,7 @@ def test_what_cannot_be_replaced_is_refused() -> None:
     assert isinstance(first.experts.down_proj, KernelTensor) and "forward" not in vars(first)
     blocks = torch.nn.ModuleList([first])
     first.experts._is_hooked = True
-    with pytest.raises(moec.InvalidArgument, match="its forward is one of tensor or expert parallel"):
+    with pytest.raises(moec.InvalidArgument, match="its forward is written for tensor or expert parallel"):
         moec_transformers.replace(blocks)
     first.experts._is_hooked = False
     first.experts.down_proj = KernelTensor(torch.zeros(EXPERTS, HIDDEN, 1, dtype=torch.uint8))
@@ -234,5 +234,5 @@ def test_biases_without_an_exact_form_are_refused() -> None:
     block.experts.down_proj_bias += 1e-4
     hidden = torch.randn(6, HIDDEN).bfloat16()
     ids = torch.zeros(6, TOP_K, dtype=torch.int64)
-    with pytest.raises(moec.InvalidArgument, match="experts.w2_bias has numbers that torch.bfloat16"):
+    with pytest.raises(moec.InvalidArgument, match="experts.w2_bias has values that torch.bfloat16"):
         block.experts(hidden, ids, torch.rand(6, TOP_K))

@@ -8,6 +8,7 @@
 #include "CApi.h"
 #include "moert/CudaDevice.h"
 #include "moert/PlanText.h"
+#include "plan/ReadTensors.h"
 
 #include <algorithm>
 #include <limits>
@@ -196,7 +197,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
         prepared.insert(argument.tensor);
   for (const TensorDecl &tensor : plan.tensors)
     prepared.insert(tensor.inPlaceOf);
-  std::vector<bool> isRead = executor->findMemoryReadByRuns();
+  std::vector<bool> isRead = findMemoryReadByRuns(plan);
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const TensorDecl &tensor = plan.tensors[i];
     bool isPrepared = tensor.role == TensorRole::Prepared;
@@ -266,8 +267,9 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
   *clone = new moert_layer(layer->device, std::move(*executor), layer->spec,
                            layer->modelType);
   (*clone)->loaded = layer->loaded;
+  (*clone)->prefixes = layer->prefixes;
   (*clone)->decoderLayer = layer->decoderLayer;
-  (*clone)->packing = layer->packing;
+  (*clone)->description = layer->description;
   return nullptr;
 }
 
@@ -315,8 +317,8 @@ Result<TensorView> readTensor(const moert_tensor &tensor) {
   std::optional<DType> dtype = parseDType(tensor.dtype);
   if (!dtype)
     return invalidArgument(context + ": dtype '" + tensor.dtype +
-                           "' is none that the runtime knows; give a name such "
-                           "as bf16 or i32");
+                           "' is not an element type of the runtime; give a "
+                           "name such as bf16 or i32");
   if (tensor.rank < 0 || tensor.rank > kMaxRank ||
       (tensor.rank > 0 && !tensor.shape))
     return invalidArgument(context + ": rank " + std::to_string(tensor.rank) +

@@ -51,11 +51,19 @@ struct moert_layer {
   const std::string planText;
   /// The layer's index in its model, if its description has one.
   std::optional<int64_t> decoderLayer;
-  /// The order of weights in checkpoint files, if the description has it: a
-  /// moec::Packing.
-  int packing = 0;
+  /// The compiler's description of a layer that was compiled in this process,
+  /// a moec::LayerSpec; it knows how checkpoints store the weights.
+  std::shared_ptr<const void> description;
   /// Memory of loaded weights by name; shared with clones.
   std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
+  /// The compiler's map from weights to the prefixes of their names in the
+  /// checkpoint that they were loaded from.
+  std::shared_ptr<const void> prefixes;
+  /// The compiler's index of the names of weights; null until it is needed.
+  std::shared_ptr<const void> names;
+  /// The compiler's state while weights arrive in several calls; null if they
+  /// do not.
+  std::shared_ptr<void> arriving;
   std::vector<moert_tensor_info> infos;
   /// Prepared tensors that may be bound.
   std::vector<moert_tensor_info> preparedInfos;

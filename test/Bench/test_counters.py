@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""benchmarks/counters.py without a GPU: what ncu prints, programs in the places of ncu and moe-bench."""
+"""benchmarks/counters.py without a GPU: recorded output of ncu, and stand-ins for ncu and moe-bench."""
 
 import json
 import stat
@@ -23,7 +23,7 @@ KERNELS = ["permute", "experts_hidden_t32_experts_out_t32", "output"]
 LINES = json.loads((BENCHMARKS / "rows.json").read_text())["lines"]
 RECORD = json.loads((BENCHMARKS / "results" / "moe_bench_h200.json").read_text())
 
-# Answers as ncu does; DATA has the CSV, what it refuses and what it knows.
+# Stand-in for ncu; DATA has the CSV, refused counters and known ones.
 FAKE_NCU = """#!{python}
 import json, pathlib, subprocess, sys
 data = json.loads(pathlib.Path({data!r}).read_text())
@@ -110,7 +110,7 @@ def test_reads_what_ncu_prints():
     assert second["us"] == pytest.approx(16.416) and second["dram_read"] == 75512320
     assert second["tensor"] == 4.12 and second["mhz"] == pytest.approx(1741.2, abs=0.1)
     assert second["active_cycles"] == 27951.2 and second["cycles"] == 28585
-    # "n/a" is not there.
+    # "n/a" counts as missing.
     assert "dram_write" not in third and third["us"] == 10.24
     assert ncu.count_passes(CSV) == 6
 
@@ -119,7 +119,7 @@ def test_reads_other_units_and_a_line_per_metric():
     text = CSV.replace('"ns"', '"usecond"').replace('"cycle/second"', '"Ghz"').replace('"byte"', '"Kbyte"')
     second = ncu.parse(text, METRICS)[1]
     assert second["us"] == 16416 and second["dram_read"] == 75512320e3 and second["mhz"] == 1741201118.90e3
-    # An unknown unit is no number.
+    # A value in an unknown unit is missing.
     assert "us" not in ncu.parse(CSV.replace('"ns"', '"fortnight"'), METRICS)[1]
     head = '"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"\n'
     rows = ('"0","7","output","Command line","gpu__time_duration.sum","us","1,012.5"\n'
@@ -288,7 +288,7 @@ def test_words_of_power_and_of_little():
     assert counters_table.bounds(cool["kernels"][1], cool, 4e12) == "tensor cores"
     small = hot | {"kernels": [BUSY | {"us": 20}, BUSY | {"us": 900}]}
     assert "power" not in counters_table.bounds(small["kernels"][0], small, 4e12)
-    # A kernel of which the time alone is known.
+    # A kernel of which only the time is known.
     only = {"kernel": "k", "us": 100}
     assert counters_table.bounds(only, {"kernels": [only]}, None) == ""
 

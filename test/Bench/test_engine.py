@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""benchmarks/engine without vLLM: jobs, records, tables, and what a job that fails or hangs leaves."""
+"""benchmarks/engine without vLLM: jobs, records, tables, and the results after a job that fails or hangs."""
 
 import importlib.util
 import json
@@ -39,6 +39,7 @@ HEAD = {"engine": "vllm 0.33.0", "device": "none", "commit": "abc", "torch": "2.
 @pytest.mark.parametrize("text, experts, mode, layers", [
     ("q3:base:all:pm:9", "base", "compile", 0), ("q3:moec-no-compile:4:mp:9", "moec", "no-compile", 4),
     ("q3:triton_unfused-eager:4:mp:9", "triton_unfused", "eager", 4),
+    ("q3:moec-piecewise:4:mp:9", "moec", "piecewise", 4),
     ("q3:moec-chunked:4:mp:9", "moec", "chunked", 4), ("q3:base-speculative:4:mp:9", "base", "speculative", 4)])
 def test_job(text: str, experts: str, mode: str, layers: int) -> None:
     job = jobs.parse_job(text, NAMES)
@@ -52,6 +53,14 @@ def test_job(text: str, experts: str, mode: str, layers: int) -> None:
 def test_a_wrong_job_names_the_field(text: str, field: str) -> None:
     with pytest.raises(ValueError, match=field):
         jobs.parse_job(text, NAMES)
+
+
+def test_jobs_of_a_group_share_the_gpu() -> None:
+    assert [(job.experts, job.is_shared) for job in jobs.parse_group("q3:base:4:c:9+q3:moec:4:c:9", NAMES)] == [
+        ("base", True), ("moec", True)]
+    assert [job.is_shared for job in jobs.parse_group("q3:base:4:c:9", NAMES)] == [False]
+    with pytest.raises(ValueError, match="job '' has 1 fields"):
+        jobs.parse_group("q3:base:4:c:9+", NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,16 +126,18 @@ def make_rows() -> list:
         row("base", "decode", size=1, all_ms=[2.0, 9.0, 1.0]), row("moec", "decode", size=1, all_ms=[1.6]),
         row("marlin", "decode", size=1, all_ms=[1.9]),
         row("moec", "start", moec_layers=4, seconds=12.5, kernels={"MoecExperts": 4}),
-        kernels("base", fused_moe=[8, 800.0]), kernels("moec", hidden=[4, 500.0], out=[4, 100.0]),
+        kernels("base", fused_moe=[8, 800.0]) | {"busy_us": 1900.0},
+        kernels("moec", hidden=[4, 500.0], out=[4, 100.0]) | {"busy_us": 1500.0},
         row("base", "prefill", size=1024, all_ms=[50.0]),
-        row("moec", "memory", kv_cache_gib=66.5, model_gib=57.0),
+        row("base", "memory", kv_cache_gib=66.25, model_gib=57.0),
+        row("moec", "memory", kv_cache_gib=66.5, model_gib=56.5),
         row("moec", "outputs", same_twice=True, not_finite=0),
         row("moec", "log-probabilities", against="q3:base-compile:4", mean=0.02, max=1.5, not_finite=0),
         row("marlin", "time limit", error="killed after 9 s"),
         row("moec", "few tokens", new=[2, 12], tokens=16, mean=0.21, max=0.69),
         row("moec", "drafts", drafts=9, draft_tokens=45, accepted_tokens=20, tokens=64, first=61, worst=3),
-        row("moec", "serving", size=16, tokens_per_second=812.4, first_token_ms={"p99": 80.0},
-            next_token_ms={"p99": 9.0}),
+        *(row("moec", "serving", size=16, tokens_per_second=speed, first_token_ms={"p99": 80.0},
+              next_token_ms={"p99": 9.0}) for speed in (812.4, 902.0)),
     ]
 
 
@@ -143,26 +154,46 @@ def test_times_of_experts() -> None:
     assert found == pytest.approx((200, 150, 100))
 
 
+def test_differences_are_to_jobs_of_the_same_mode() -> None:
+    def row(against: str) -> dict:
+        return make_rows()[0] | {"what": "log-probabilities", "against": against, "mean": 0.5, "max": 1.0}
+
+    eager, same = row("q3:base-eager:4"), row("q3:base-compile:4")
+    assert summary.choose_others([eager, same]) == [same] and summary.choose_others([eager]) == [eager]
+
+
 def test_table() -> None:
     text = "\n".join(summary.make_tables(make_rows()))
-    for cell in ("1.90 / 1.60 (1.19)", "50.00 / -", "200 / 150 / 100", "66.50", "same twice; mean 0.0200, max 1.50 to",
-                 "TIME LIMIT: killed after 9 s", "2 to 12 tokens of a request: mean 0.2100", "20 of 45 drafted tokens", "| 812 | 80.0 | 9.00 |", "| moec | 4 MoecExperts | 12.5 |"):
+    for cell in ("1.90 / 1.60 (1.19)", "50.00 / -", "200 / 150 / 100", "| 66.25 | 66.50 | +0.25 |", "| 56.50 |",
+                 "same twice; mean 0.0200, max 1.50 to", "TIME LIMIT: killed after 9 s", "20 of 45 drafted tokens",
+                 "2 to 12 tokens of a request: mean 0.2100", "| 812, 902 | 80.0, 80.0 | 9.00, 9.00 |",
+                 "1.90 / 1.50 (1.27)", "| moec | 4 MoecExperts | 12.5 |"):
         assert cell in text, (cell, text)
 
 
 def test_pages(tmp_path: Path) -> None:
     script = load("engine_table", ROOT / "scripts/engine-table")
-    assert script.page([]) == script.short([]) == ["", script.NO_RECORD]
+    assert script.page([], summary.TABLES) == script.short([]) == ["", script.NO_RECORD]
     older = HEAD | {"date": "2026-11-27", "driver": "580", "rows": make_rows()[:1]}
     newer = HEAD | {"driver": "580", "rows": make_rows()[1:]}
     other = newer | {"device": "another", "rows": make_rows()}
     groups = script.group([older, newer, other])
     # Files of one GPU and commit are one record.
-    assert [(each["device"], len(each["rows"])) for each in groups] == [("none", 14), ("another", 14)]
-    text = "\n".join(script.page(groups))
+    assert [(each["device"], len(each["rows"])) for each in groups] == [("none", 16), ("another", 16)]
+    text = "\n".join(script.page(groups, summary.TABLES))
     assert text.count("1.90 / 1.60 (1.19)") == 2 and "commit abc" in text and "vllm 0.33.0, PyTorch 2.11" in text
     assert "\n".join(script.short(groups)).count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.19 |") == 2
-    # An older record tells what a newer one has not.
+    text = "\n".join(script.page(groups, script.SHORT_TABLES))
+    assert text.count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.19 |") == 2
+    assert text.count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.27 |") == 2
+    # Other tables are on the page beside the records alone.
+    assert "| 812, 902 |" not in text and "66.25" not in text
+    # An older record of the same GPU supplies tables that the newer one lacks: here the memory.
+    newest = HEAD | {"commit": "new", "driver": "580", "rows": [row for row in make_rows() if row["what"] != "memory"]}
+    first, last = "\n".join(
+        script.page([newest, older | {"rows": make_rows()}], summary.TABLES)).split("commit abc; ")
+    assert "(1.19)" in first and "66.25" not in first and "(1.19)" not in last and "+0.25" in last
+    # An older record supplies rows that a newer one lacks.
     fp8 = [row | {"model": "q3fp8", "published": "qwen3-fp8"} for row in make_rows()]
     lines = "\n".join(script.short([newer | {"rows": make_rows()}, older | {"rows": make_rows() + fp8}]))
     assert lines.count("| qwen3-30b-a3b |") == lines.count("| qwen3-fp8 |") == 1
@@ -172,7 +203,7 @@ def test_pages(tmp_path: Path) -> None:
 
 
 def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_job(job: jobs.Job, folder: Path, add, compare) -> None:
+    def run_job(job: jobs.Job, folder: Path, add, compare, turn) -> None:
         add("start", seconds=1)
         if job.layers == 2:
             raise RuntimeError("no layer runs in moec")
@@ -190,7 +221,7 @@ def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "measure", fake)
     file = record.Record(tmp_path / "r.json", HEAD)
     done = [
-        benchmark.run_job(jobs.parse_job(f"q3:{experts}:{layers}:c:0.4", NAMES), file, tmp_path / "log")
+        benchmark.run_group(jobs.parse_group(f"q3:{experts}:{layers}:c:0.4", NAMES), file, tmp_path / "log")
         for experts, layers in (("base", 1), ("moec", 2), ("moec", 3), ("moec", 4), ("moec", 5))]
     assert done == [True, False, False, False, True]
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
@@ -198,3 +229,30 @@ def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: p
         "start", "start", "failed", "start", "failed", "start", "time limit", "start", "log-probabilities"]
     assert rows[2]["error"] == "RuntimeError: no layer runs in moec" and "signal 9" in rows[4]["error"]
     assert rows[-1]["against"] == "q3:base-compile:1" and rows[-1]["max"] == 0.5
+
+
+def test_jobs_of_a_group_measure_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One dies while it starts, one while it measures, one never ends; the others continue."""
+    def run_job(job: jobs.Job, folder: Path, add, compare, turn) -> None:
+        if job.layers == 1:
+            raise RuntimeError("no memory")
+        for step in range(3):
+            turn()
+            add("step", step=step)
+            if job.layers == 3 and step == 1:
+                os.kill(os.getpid(), 9)
+            if job.layers == 4 and step == 2:
+                time.sleep(60)
+
+    fake = types.SimpleNamespace(run_job=run_job, describe_job=lambda job: {"job": job.layers})
+    monkeypatch.setitem(sys.modules, "measure", fake)
+    file = record.Record(tmp_path / "r.json", HEAD)
+    group = jobs.parse_group("+".join(f"q3:base:{layers}:c:2" for layers in (1, 2, 3, 4, 5)), NAMES)
+    assert not benchmark.run_group(group, file, tmp_path / "log")
+    rows = [(row["job"], row.get("step", row["what"])) for row in file.rows]
+    assert rows == [(1, "failed"), *[(job, 0) for job in (2, 3, 4, 5)], (2, 1), (3, 1), (3, "failed"), (4, 1), (5, 1),
+                    (2, 2), (4, 2), (4, "time limit"), (5, 2)]
+
+
+def test_time_in_which_kernels_ran() -> None:
+    assert record.join_times([(5, 6), (0, 2), (1, 3), (1, 2), (3, 4)]) == 5 and record.join_times([]) == 0

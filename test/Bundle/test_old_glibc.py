@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""cmake/OldGlibc.cpp: a library with its definitions loads with the promised glibc, and they do what glibc's do."""
+"""cmake/OldGlibc.cpp: a library with its definitions loads with the promised glibc, and they behave as glibc's do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_needs_the_promised_glibc_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["exceptions", "memory_and_random", "threads", "waits", "libraries"])
 def test_does_what_glibc_does(path: Path, name: str) -> None:
-    # An exception that is not caught ends the process.
+    # An uncaught exception ends the process.
     code = f"import ctypes; print(ctypes.CDLL('{path}').moert_{name}())"
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
@@ -54,5 +54,5 @@ def test_numbers_are_those_of_the_newest_version(path: Path, name: str) -> None:
     values += [generator.uniform(-1, 1) * 10.0 ** generator.randrange(-20, 20) for _ in range(2000)]
     for x in values:
         arguments = (x, generator.choice(values))[:count]
-        # repr tells apart zeros of either sign, and calls every NaN alike.
+        # repr distinguishes the signs of zeros and is equal for every NaN.
         assert repr(found(*arguments)) == repr(wanted(*arguments)), arguments

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Projections as published checkpoints store them, by the rules of each format, and the numbers that they stand for.
-Nothing here is moec's or vLLM's."""
+"""Projections as published checkpoints store them, by the rules of each format, and their values. Uses no code of
+moec or vLLM."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Callable, Optional
 import torch
 
 FP8 = torch.float8_e4m3fn
-#: Magnitudes of fp4 (e2m1) by their codes.
+#: Magnitudes of fp4 (e2m1) by their quantized values.
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-#: AWQ stores element AWQ[i] of eight at place i of a word.
+#: AWQ stores element AWQ[i] of eight at position i of a word.
 AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
 
-#: The tensors of one projection by the ends of their names, and its numbers [N, K] of f32.
+#: The tensors of one projection by the suffixes of their names, and its values [N, K] in f32.
 Stored = tuple[dict[str, torch.Tensor], torch.Tensor]
 Store = Callable[[torch.Tensor], Stored]
 
@@ -29,7 +29,7 @@ def repeat(scale: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def pack(elements: torch.Tensor, bits: int, order: Optional[tuple[int, ...]] = None) -> torch.Tensor:
-    """Along the last axis, into words of 32 bits; element order[i] of each word stands at place i."""
+    """Packs the last axis into words of 32 bits; position i of a word has element order[i]."""
     each = 32 // bits
     groups = elements.long().reshape(*elements.shape[:-1], -1, each)
     words = sum(groups[..., e] << (bits * place) for place, e in enumerate(order or range(each)))
@@ -49,21 +49,21 @@ def store_fp8(scale_name: str, block: int = 0, channel: bool = False, input_scal
         elif channel:
             scale = weight.abs().amax(1, keepdim=True) / 448
         else:
-            # Gate and up have the same one: vLLM rounds them anew otherwise.
+            # Gate and up have equal ones, since vLLM would otherwise round them again.
             scale = torch.full((1, 1), 1 / 448)
-        codes = (weight / repeat(scale, weight)).to(FP8)
-        tensors = {"weight": codes, scale_name: scale if block or channel else scale.view(())}
+        quantized = (weight / repeat(scale, weight)).to(FP8)
+        tensors = {"weight": quantized, scale_name: scale if block or channel else scale.view(())}
         if input_scale:
             tensors["input_scale"] = torch.tensor(input_scale)
-        return tensors, codes.float() * repeat(scale, weight)
+        return tensors, quantized.float() * repeat(scale, weight)
 
     return store
 
 
 def store_int8(weight: torch.Tensor) -> Stored:
     scale = weight.abs().amax(1, keepdim=True) / 127
-    codes = (weight / scale).round().to(torch.int8)
-    return {"weight": codes, "weight_scale": scale}, codes.float() * scale
+    quantized = (weight / scale).round().to(torch.int8)
+    return {"weight": quantized, "weight_scale": scale}, quantized.float() * scale
 
 
 def store_int8_of_16_bits(weight: torch.Tensor) -> Stored:
@@ -74,7 +74,7 @@ def store_int8_of_16_bits(weight: torch.Tensor) -> Stored:
 def round_to_integers(
     weight: torch.Tensor, bits: int, group: int, has_zero_point: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Elements from 0 on [N, K], scales and zero points [N, K / group], and numbers."""
+    """Elements (unsigned) [N, K], scales and zero points [N, K / group], and values."""
     rows, columns = weight.shape
     grouped = weight.view(rows, -1, columns if group == -1 else group)
     most = (1 << bits) - 1
@@ -110,7 +110,7 @@ def store_gptq(bits: int, group: int) -> Store:
         return {
             "qweight": pack(elements, bits).t().contiguous(),
             "scales": scale.t().contiguous(),
-            # GPTQ stores a point less one. vLLM drops its g_idx.
+            # GPTQ stores a zero point less one. vLLM drops its g_idx.
             "qzeros": pack(point.t() - 1, bits),
         }, numbers
 
@@ -127,17 +127,17 @@ def store_awq(group: int) -> Store:
 
 
 def round_to_fp4(numbers: torch.Tensor) -> torch.Tensor:
-    """The codes of the nearest."""
+    """Indices of the nearest values."""
     nearest = (numbers.abs()[..., None] - FP4).abs().argmin(-1)
     return nearest + 8 * (numbers < 0)
 
 
-def join_fp4(codes: torch.Tensor) -> torch.Tensor:
-    return (codes[:, 0::2] + 16 * codes[:, 1::2]).to(torch.uint8)
+def join_fp4(quantized: torch.Tensor) -> torch.Tensor:
+    return (quantized[:, 0::2] + 16 * quantized[:, 1::2]).to(torch.uint8)
 
 
-def read_fp4(codes: torch.Tensor) -> torch.Tensor:
-    return torch.cat([FP4, -FP4])[codes]
+def read_fp4(quantized: torch.Tensor) -> torch.Tensor:
+    return torch.cat([FP4, -FP4])[quantized]
 
 
 def store_mxfp4(name: str) -> Store:
@@ -145,8 +145,8 @@ def store_mxfp4(name: str) -> Store:
         rows, columns = weight.shape
         exponent = (weight.view(rows, -1, 32).abs().amax(2) / 6).log2().ceil()
         scale = repeat(torch.exp2(exponent), weight)
-        codes = round_to_fp4(weight / scale)
-        return {name: join_fp4(codes), "weight_scale": (exponent + 127).to(torch.uint8)}, read_fp4(codes) * scale
+        quantized = round_to_fp4(weight / scale)
+        return {name: join_fp4(quantized), "weight_scale": (exponent + 127).to(torch.uint8)}, read_fp4(quantized) * scale
 
     return store
 
@@ -159,11 +159,11 @@ def store_nvfp4(name: str, global_name: str) -> Store:
         rows, columns = weight.shape
         scale = (weight.view(rows, -1, 16).abs().amax(2) / 6 / largest).to(FP8)
         whole = repeat(scale.float(), weight) * largest
-        codes = round_to_fp4(weight / whole)
+        quantized = round_to_fp4(weight / whole)
         is_reciprocal = global_name == "weight_global_scale"
         stored = (1 / largest).view(1) if is_reciprocal else largest
         inputs = {"input_global_scale": stored} if is_reciprocal else {"input_scale": stored}
-        return {name: join_fp4(codes), "weight_scale": scale, global_name: stored, **inputs}, read_fp4(codes) * whole
+        return {name: join_fp4(quantized), "weight_scale": scale, global_name: stored, **inputs}, read_fp4(quantized) * whole
 
     return store
 
@@ -174,7 +174,7 @@ class Format:
     quantization: Optional[str]
     config: dict[str, Any]
     store: Store
-    #: Relative error against float32: activations of 16 bits, or rounded to 8.
+    #: Relative error against float32, for 16-bit activations and for those rounded to 8 bits.
     bound: float = 6e-3
     #: Compute capability of the GPU for which vLLM constructs the format.
     capability: tuple[int, int] = (9, 0)
@@ -222,12 +222,12 @@ def list_formats() -> dict[str, Format]:
         {"num_bits": 8, "strategy": "token", "dynamic": True}), store_int8, rounded)
     for bits in (4, 8):
         for group in (32, 128, -1):
-            # vLLM has no kernel for zero points of 8 bits, so that it does not construct such a layer.
+            # vLLM has no kernel for 8-bit weights with zero points and does not construct such a layer.
             for has_zero_point in (False, True)[: 2 if bits == 4 else 1]:
                 weights = {"num_bits": bits, "symmetric": not has_zero_point}
                 weights |= {"strategy": "channel"} if group == -1 else {"strategy": "group", "group_size": group}
                 kind = f"{name} W{bits}A16 g{group}{' zero points' if has_zero_point else ''}"
-                # vLLM's choice on Hopper, Humming, does not take channels.
+                # vLLM's choice on Hopper, Humming, does not support channel scales.
                 capability = (8, 0) if group == -1 else (9, 0)
                 found[kind] = Format(name, make_compressed("pack-quantized", weights),
                                      store_packed_integers(bits, group, has_zero_point), capability=capability)

@@ -23,7 +23,7 @@ os.environ |= {
 
 
 def load_driver() -> None:
-    """Ahead of all that is linked against it; the loader finds it by its soname."""
+    """Must be loaded before all libraries that link to it; the loader finds it by its soname."""
     source = Path(__file__).with_name("libcuda.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "libcuda.so.1"
@@ -42,7 +42,7 @@ from vllm.platforms.interface import DeviceCapability  # noqa: E402
 
 
 class Hopper(CudaPlatformBase):
-    """What vLLM asks an H100 for ahead of running anything on it."""
+    """Replaces the properties of an H100 that vLLM queries before it runs anything."""
 
     capability = DeviceCapability(9, 0)
 
@@ -91,14 +91,14 @@ def round_to_fp8(output: torch.Tensor, input: torch.Tensor, scale: torch.Tensor,
     output.copy_((input.float() / scale).clamp(-448, 448).to(output.dtype))
 
 
-#: What vLLM's processing of weights calls and has for GPUs alone.
+#: GPU-only functions that vLLM's processing of weights calls.
 _kernels = torch.library.Library("_C", "IMPL", "CPU")
 _kernels.impl("static_scaled_fp8_quant", round_to_fp8)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmConfig]:
-    """One process as vLLM starts its worker: plugins, then its configuration and its groups of ranks."""
+    """Initializes the process as vLLM does for a worker: plugins, then configuration and groups of ranks."""
     load_general_plugins()
     moec.vllm.register()
     config = VllmConfig()
@@ -118,7 +118,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmConfig]:
 def log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[pytest.LogCaptureFixture]:
-    """vLLM's log. Its loggers hand nothing to the root's once an engine has configured them."""
+    """vLLM's log. Once an engine has configured them, its loggers do not propagate to the root logger."""
     monkeypatch.setattr(logging.getLogger("vllm"), "propagate", True)
     with caplog.at_level(logging.INFO, "vllm"):
         yield caplog

@@ -38,7 +38,7 @@ MODELS = list(models.MODELS) if os.environ.get("MOEC_ALL_CASES") else ["q3", "os
 
 @pytest.mark.parametrize("name", MODELS)
 def test_model(engine: VllmConfig, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At its real size, without memory."""
+    """Constructed at its real size, without memory."""
     monkeypatch.setattr(shared_experts, "aux_stream", lambda: None)
     config = make_engine_config(name, 2, tmp_path)
     with set_current_vllm_config(config), torch.device("meta"):
@@ -55,7 +55,8 @@ FORMATS = {name: list_formats()[name] for name in (
 
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_random_weights(engine: VllmConfig, name: str) -> None:
-    """They give outputs as large as inputs; other weights other ones, and the first ones loaded again the same."""
+    """Outputs are as large as inputs, differ with other weights, and are equal after the first weights are loaded
+    again."""
     layer = make_layer(engine, FORMATS[name])
     record_metadata_for_reloading(layer)
     weights.fill_layer(layer, "", 0)

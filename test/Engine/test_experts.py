@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts of 16 bits in the real vLLM's kernels and formats, what the plugin refuses, and signatures."""
+"""16-bit experts in the real vLLM's kernels and formats, refusals of the plugin, and signatures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def apply(kernel: FusedMoEKernel, layer: Any, call: tuple[torch.Tensor, ...]) ->
 
 
 def test_batched_format(layer: Any) -> None:
-    """vLLM's prepare of this format refuses experts that put off the rounding of inputs."""
+    """vLLM's prepare of this format refuses experts that round their inputs themselves."""
     numbers, call = load(layer, PLAIN), make_call()
     kernel = FusedMoEKernel(
         BatchedPrepareAndFinalize(16, EXPERTS, 1, 0), make_batched(layer, FusedMoEQuantConfig.make()))
@@ -182,7 +182,7 @@ def test_wrong_calls(layer: Any, modular: None) -> None:
         expert_map=None, a1q_scale=None, a2_scale=None, workspace13=torch.empty(0), workspace2=torch.empty(0),
         expert_tokens_meta=None, apply_router_weight_on_input=False,
     )
-    for change, message in (({"a1q_scale": torch.ones(1)}, "a1q_scale: inputs that are not quantized"),
+    for change, message in (({"a1q_scale": torch.ones(1)}, "a1q_scale: unquantized inputs"),
                             ({"activation": MoEActivation.GELU}, "activation: MoEActivation.SILU expected")):
         with pytest.raises(moec.InvalidArgument, match=message):
             experts.apply(**arguments | change)
@@ -202,7 +202,7 @@ def test_signatures_of_experts() -> None:
     fused_topk_bias, grouped_topk,
 ], ids=lambda each: each.__name__)
 def test_signatures_of_functions(own: Any) -> None:
-    """Names, order and defaults are vLLM's; what moec has beside them are keywords."""
+    """Names, order and defaults are vLLM's; moec's own parameters are keyword-only."""
     wanted = list(inspect.signature(own).parameters.values())
     found = list(inspect.signature(getattr(functions, own.__name__)).parameters.values())
     taken = [each for each in found if each.kind is not each.KEYWORD_ONLY]

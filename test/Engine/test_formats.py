@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every format of the plugin's table through the real vLLM: its configuration, its construction of the layer, its
-loader with tensors under published names, its processing of weights, and one forward of the experts on the CPU, held
-against float32."""
+loader with tensors under published names, its processing of weights, and one forward of the experts on the CPU,
+compared with float32."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _count = itertools.count()
 
 
 def make_layer(config: VllmConfig, format: Format, **options: Any) -> Any:
-    """vLLM's RoutedExperts, with parameters that nothing was loaded into."""
+    """vLLM's RoutedExperts, with parameters that are not loaded."""
     quantization = None
     if format.quantization is not None:
         quantization = get_quantization_config(format.quantization).from_config(format.config)
@@ -56,7 +56,7 @@ def make_weights(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def load(layer: Any, format: Format, seed: int = 0) -> dict[str, torch.Tensor]:
-    """What the layer's projections stand for, as f32."""
+    """Values of the layer's projections in f32."""
     numbers, tensors = {}, []
     for name, weight in make_weights(seed).items():
         stored, numbers[name] = format.store(weight)
@@ -154,7 +154,7 @@ def test_gpt_oss(engine: VllmConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         tensors, weight = format.store((torch.rand(rows, columns, dtype=torch.float32) - 0.5) / 2)
         bias = torch.randn(rows)
         numbers[expert, prefix] = weight, bias.float()
-        # Blocks of 32 elements, as they are published.
+        # Blocks of 32 elements, as published.
         tensors["weight"] = tensors["weight"].view(rows, -1, 16)
         for name, tensor in {**tensors, "bias": bias}.items():
             parameter = getattr(layer, f"{prefix}_{name}")
@@ -178,7 +178,7 @@ def test_configs_are_registered() -> None:
             assert get_quantization_config(quantization) is config and pickle.loads(pickle.dumps(config)) is config
 
 
-#: What of vLLM's is replaced in methods.
+#: Attributes of vLLM's methods that are replaced.
 OVERRIDDEN = {
     "apply_monolithic", "create_weights", "process_weights_after_loading", "get_fused_moe_quant_config", "supports_pre_processed_weights",
 }

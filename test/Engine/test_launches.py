@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators of PyTorch around a layer. In a CUDA graph each operator that is not a view or memory is a launch more for each
-layer, which is a part of the time of few tokens."""
+"""Operators of PyTorch around a layer. In a CUDA graph each operator except views and allocations is one more launch
+per layer, which takes a share of the time at few tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = list_formats()
 
 
 class Launches(TorchDispatchMode):
-    """Collects operators that compute."""
+    """Collects operators that launch kernels."""
 
     def __init__(self) -> None:
         super().__init__()

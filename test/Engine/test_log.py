@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What vLLM's log says of the plugin, and what a missing package or an error of moec's costs."""
+"""vLLM's log about the plugin, and the effects of a missing package or an error in moec."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_line_for_all_layers_of_a_kind(engine: VllmConfig, log: pytest.LogCapt
         load(layer, format)
         layer.quant_method.process_weights_after_loading(layer)
     assert read(log) == ["moec runs the experts of 1 layers (int8 weights), with selection", "moec runs the experts of 3 layers (16-bit), with selection"]
-    # Weights that are loaded again are no news.
+    # Reloaded weights are not logged again.
     layers[0].quant_method.process_weights_after_loading(layers[0])
     assert len(read(log)) == 2
 
@@ -73,7 +73,7 @@ def test_an_error_of_moec_s_leaves_the_engine_its_kernel(
 def test_an_error_while_weights_are_processed(
     engine: VllmConfig, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vLLM's method goes on with the parameters as they were loaded."""
+    """vLLM's method continues with the parameters as loaded."""
     format, taken_back = FORMATS["GPTQ int4 g128"], []
     layer, other = make_layer(engine, format), make_layer(engine, format)
     method = layer.quant_method

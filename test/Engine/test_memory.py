@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a layer keeps of its weights, and weights that vLLM loads again."""
+"""Weights that a layer keeps in memory, and weights that vLLM reloads."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ WORDS = ("experts.w13", "experts.w2", "experts.w13_scale", "experts.w2_scale")
 
 
 class Preparing:
-    """A layer on the CPU that does with its weights what layers of sm_90a do: calls read what was prepared of the words,
-    here copies."""
+    """A layer on the CPU that treats its weights as sm_90a layers do: calls read prepared tensors, here copies."""
 
     def __init__(self, layer: moec.Layer) -> None:
         self.layer = layer
@@ -50,7 +49,7 @@ class Preparing:
 
     @property
     def prepared_tensors(self) -> list[moec.TensorInfo]:
-        return [dataclasses.replace(info, name=f"{info.name}_fragments", role="prepared", alignment=256)
+        return [dataclasses.replace(info, name=f"{info.name}_prepacked", role="prepared", alignment=256)
                 for info in self.layer.tensors if info.name in WORDS]
 
     def bind(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -58,7 +57,7 @@ class Preparing:
         self.layer.bind({name: each for name, each in tensors.items() if name not in WORDS})
 
     def bind_memory(self, name: str, memory: torch.Tensor) -> None:
-        self.copies[name.removesuffix("_fragments")] = memory
+        self.copies[name.removesuffix("_prepacked")] = memory
 
     def release_weights(self) -> list[str]:
         for name, copy in self.copies.items():
@@ -97,14 +96,14 @@ def test_what_calls_do_not_read_goes(engine: VllmConfig, preparing: None, name: 
     layer.quant_method.process_weights_after_loading(layer)
     assert not [name for name, storage in storages.items() if not storage.expired()]
     kept = {name for name, each in layer.named_parameters() if each.numel() > 2 * EXPERTS}
-    assert kept == {f"moec_{name.replace('.', '_')}_fragments" for name in WORDS}
+    assert kept == {f"moec_{name.replace('.', '_')}_prepacked" for name in WORDS}
     verify(run(layer, call), compute(numbers, call), format.bound)
 
 
 @pytest.mark.parametrize("name", ["compressed-tensors W4A16 g128", "GPTQ int4 g128", "compressed-tensors nvfp4", "fp8 blocks", "experts_int8"])
 def test_weights_are_loaded_again(engine: VllmConfig, is_prepared: bool, name: str) -> None:
-    """By vLLM's own reload, for which captured graphs keep their memory: a layer has the bits of one that was made
-    with these weights, where it was."""
+    """vLLM's own reload, after which captured graphs use the same memory: the layer has the bits of one created with
+    these weights, at the same addresses."""
     format, call = FORMATS[name], make_call()
     layer, fresh = make_layer(engine, format), make_layer(engine, format)
     record_metadata_for_reloading(layer)
@@ -177,5 +176,5 @@ def test_calls_are_those_that_weights_were_held_for(engine: VllmConfig) -> None:
     layer = make_layer(engine, format)
     load(layer, format)
     layer.quant_method.process_weights_after_loading(layer)
-    with pytest.raises(moec.InvalidArgument, match="of one hidden size, dtype and number of choices"):
+    with pytest.raises(moec.InvalidArgument, match="has one hidden size, dtype and top_k"):
         run(layer, (hidden.float(), weights, ids))

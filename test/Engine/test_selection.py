@@ -40,7 +40,8 @@ def get_groups(groups: int, kept: int) -> dict[str, Any]:
     return {"use_grouped_topk": True, "num_expert_group": groups, "topk_group": kept}
 
 
-#: Arguments of a model's to vLLM. Only groups have another score than softmax in vLLM's router for CPUs; one group is none.
+#: A model's arguments to vLLM. In vLLM's router for CPUs only grouped routing has scores other than softmax; one group
+#: means none.
 ROUTING = {
     "softmax": {"renormalize": False},
     "softmax, renormalized": {},
@@ -59,7 +60,7 @@ ROUTING = {
 
 
 def make_runner(config: VllmConfig, format: Any, **routing: Any) -> tuple[Any, dict[str, torch.Tensor]]:
-    """vLLM's runner, and what its experts' projections stand for. Its forward is an operator of CUDA's otherwise."""
+    """vLLM's runner, and the values of its experts' projections. Otherwise its forward would be a CUDA operator."""
     layer = make_layer(config, format, **routing)
     numbers = load(layer, format)
     layer.quant_method.process_weights_after_loading(layer)
@@ -114,7 +115,7 @@ def test_selection(engine: VllmConfig, name: str, format: str, dtype: torch.dtyp
 
 
 def test_ties_go_to_the_lowest_id(engine: VllmConfig) -> None:
-    """And logits that are no numbers lose."""
+    """NaN logits lose, too."""
     runner, numbers = make_runner(engine, PLAIN, scoring_func="sigmoid", top_k=3)
     hidden, _ = make_inputs()
     logits = torch.zeros(TOKENS, EXPERTS, dtype=torch.float32)
@@ -154,7 +155,7 @@ def test_experts_of_other_ranks(engine: VllmConfig) -> None:
 
 
 def test_a_bias_that_is_loaded_later(engine: VllmConfig) -> None:
-    """Models' parameters are written to in place, once and again."""
+    """Models' parameters are written to in place, repeatedly."""
     bias = torch.zeros(EXPERTS, dtype=torch.float32)
     routing = {"scoring_func": "sigmoid", "e_score_correction_bias": bias}
     runner, numbers = make_runner(engine, PLAIN, **routing)
@@ -181,7 +182,7 @@ def choose_freely(hidden_states: Any, gating_output: torch.Tensor, topk: int, re
     ({}, {"MOEC_VLLM_ROUTER": "0"}, "MOEC_VLLM_ROUTER is 0"),
     ({}, {"VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "uniform_random"}, "RoutingSimulatorRouter"),
     ({}, {"enable_return_routed_experts": True}, "vLLM returns the experts of each token"),
-    ({"custom_routing_function": choose_freely}, {}, "CustomRoutingRouter selects by rules of its own"),
+    ({"custom_routing_function": choose_freely}, {}, "CustomRoutingRouter has its own selection rules"),
     ({"scoring_func": "sqrtsoftplus", "hash_indices_table": torch.zeros(4, TOP_K, dtype=torch.int32)}, {},
      "hash routing"),
     ({**get_groups(3, 1)}, {}, "8 experts in 3 groups"),

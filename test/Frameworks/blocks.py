@@ -26,18 +26,18 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers|blocks|h)\.(\d+)(?:\.|$)")
 
 
 class NotBuilt(Exception):
-    """Transformers itself does not take the configuration."""
+    """Transformers itself refuses the configuration."""
 
 
 @dataclass
 class Block:
-    """One block: what a call takes beside the weights on disk, and what it gives."""
+    """One block: inputs of a call beside the weights on disk, and its outputs."""
 
     layer: int
     inputs: dict[str, np.ndarray]
     output: np.ndarray
     ids: np.ndarray | None = None
-    #: Tensors of the checkpoint for a block that is no part of a saved model.
+    #: Tensors of the checkpoint for a block that is not part of a saved model.
     options: list[str] = field(default_factory=list)
 
 
@@ -48,7 +48,7 @@ class Model:
 
 
 def _candidates(config_class: type) -> list[type]:
-    """Classes of models that take the configuration, those with a head first."""
+    """Model classes for the configuration, those with a head first."""
     from transformers import PreTrainedModel
 
     name = config_class.__module__.replace("configuration_", "modeling_")
@@ -94,7 +94,7 @@ def make(config) -> torch.nn.Module:
     for candidate in _candidates(type(config)):
         try:
             return candidate(config).float().eval()
-        except Exception as error:  # Whatever a model's code raises about a configuration.
+        except Exception as error:  # A model's code may raise anything about a configuration.
             errors.append(f"{candidate.__name__}: {type(error).__name__}: {error}")
     raise NotBuilt("; ".join(errors) or "no class of a model takes this configuration")
 
@@ -121,7 +121,7 @@ def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int
     arguments = {}
     if "input_ids" in inspect.signature(block.forward).parameters:
         arguments["input_ids"] = torch.randint(0, 128, (1, tokens), generator=generator)
-    # Only layers that look ids up take them.
+    # Only layers with hash routing take ids.
     if arguments and getattr(block, "is_hash", True):
         inputs["input_ids"] = arguments["input_ids"][0].numpy().astype(np.int32)
     ids = _Ids(block)
@@ -134,7 +134,7 @@ def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int
 
 
 def _run_gemma(layer_module, layer: int, width: int, tokens: int, generator) -> Block:
-    """Router and experts stand in the decoder layer and read different states."""
+    """Router and experts are in the decoder layer and read different states."""
     states, routed = (torch.randn(tokens, width, generator=generator) for _ in range(2))
     router = layer_module.router
     normed = router.norm(routed) * router.scale * router.scalar_root_size
@@ -146,7 +146,7 @@ def _run_gemma(layer_module, layer: int, width: int, tokens: int, generator) -> 
 
 
 def _build_dbrx(config, folder: pathlib.Path, tokens: int, generator) -> Model:
-    """Its model does not start with a default configuration; its block does."""
+    """The model cannot be built from a default configuration, but its block can."""
     from transformers.models.dbrx.modeling_dbrx import DbrxFFN
 
     block = DbrxFFN(config).float().eval()
@@ -212,7 +212,7 @@ def read_config(folder: pathlib.Path) -> dict:
 
 
 def first_output(model: torch.nn.Module, tokens: int) -> np.ndarray:
-    """The output of the first block of a model, whose weights do not hang on other modules."""
+    """The output of the first block of a model; its weights do not depend on other modules."""
     model.config._experts_implementation = "eager"
     modules = dict(model.named_modules())
     for name, module in modules.items():

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Collects what was seen of each family; MOEC_FRAMEWORKS_RECORD names the file to write."""
+"""Collects the results of each family; MOEC_FRAMEWORKS_RECORD names the file to write."""
 
 from __future__ import annotations
 

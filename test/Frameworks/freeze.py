@@ -37,7 +37,7 @@ def freeze(name: str, config_class: type) -> None:
     known = config_class().to_dict()
     tiny = {key: value for key, value in TINY.items() if key in known}
     tiny |= {key: value for key, value in table.EXTRA.get(name, {}).items() if key in TINY}
-    # What a class needs of its sizes keeps those of the small configuration.
+    # Sizes that a class requires stay those of the small configuration.
     for changes in (tiny, {}):
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -46,7 +46,7 @@ def freeze(name: str, config_class: type) -> None:
                 else:
                     config = table.small(config_class, changes)
                 model = blocks.build(config, pathlib.Path(folder) / "model", TOKENS, max_blocks=1)
-            except Exception:  # Whatever a model's code raises about a configuration.
+            except Exception:  # A model's code may raise anything about a configuration.
                 continue
             _write(config.model_type, model)
             return

@@ -75,13 +75,13 @@ LISTS = [
 
 
 def module_names() -> list[str]:
-    """The linear modules of a block that moec may be given as quantized."""
+    """The linear modules of a block that may be quantized."""
     names = [f"experts.{e}.{name}" for e in range(EXPERTS) for name in ROUTED]
     return [f"model.layers.0.mlp.{name}" for name in [*names, *(f"shared_expert.{n}" for n in ROUTED)]]
 
 
 def ask() -> list[dict]:
-    """Each list with the modules that compressed-tensors leaves alone."""
+    """Each list with the modules that compressed-tensors ignores."""
     import torch
     from compressed_tensors.utils.match import match_named_modules
 

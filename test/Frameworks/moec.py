@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Calls moe-compile and moe-run on what Transformers saved."""
+"""Calls moe-compile and moe-run on folders that Transformers saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 def call(tool: str, *arguments: object) -> str:
-    """What a command prints."""
+    """The output of a command."""
     words = [str(BIN / tool), *map(str, arguments)]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode == 0:
@@ -38,7 +38,7 @@ def spec(config: pathlib.Path, layer: int | None = None) -> str:
 
 
 def run(folder: pathlib.Path, block, work: pathlib.Path) -> dict[str, np.ndarray]:
-    """Runs a block's layer out of the model's folder as it is."""
+    """Runs a block's layer from the unchanged model folder."""
     states = work / "call.safetensors"
     outputs = work / "outputs.safetensors"
     save_file({name: np.ascontiguousarray(value) for name, value in block.inputs.items()}, states)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The model families of Transformers that have experts, and how to make small ones.
 
-Families come from Transformers itself (`discover`): this table only says what a small
-configuration needs beside the common sizes, and what cannot be covered, with the reason.
+Families come from Transformers itself (`discover`): this table only has the fields that a small configuration needs
+beside the common sizes, and the families that cannot be covered, with the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMALL = {
     "first_k_dense_replace": 1, "o_groups": 2, "o_lora_rank": 16,
 }
 
-#: What the configuration class of a module needs besides. None: leave the class's default.
+#: Further fields that the configuration class of a module needs. None: keep the class's default.
 EXTRA: dict[str, dict] = {
     "Llama4TextConfig": {"num_experts_per_tok": 1},
     "PhimoeConfig": {"num_experts_per_tok": 2},
@@ -68,8 +68,8 @@ EXTRA: dict[str, dict] = {
     },
 }
 
-#: MoE classes that no layer of moec describes, by module of Transformers. moec refuses
-#: these by name where it can see a config.json of theirs.
+#: MoE classes that no layer of moec describes, by module of Transformers. moec refuses these by name if they have a
+#: config.json.
 UNCOVERED = {
     "axk1": "a norm stands between the experts' sum and the block's output",
     "doge": "experts are rows of embeddings, chosen by product keys",
@@ -84,8 +84,8 @@ UNCOVERED = {
     "zaya": "the router is a network that reads the states of the layer before",
 }
 
-#: Values to try instead of a small configuration's own, wherever the class has the key;
-#: several keys at once as a dictionary.
+#: Values to try instead of a small configuration's own if the class has the key; a dictionary changes several keys at
+#: once.
 ALTERATIONS = {
     "norm_topk_prob": (True, False),
     "moe_renormalize": (False,),

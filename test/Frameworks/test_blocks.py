@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every family of Transformers with experts: its own blocks against moec.
 
-Configuration and weights are imported as the model saved them. What a family cannot do
-is refused by moec by name; a wrong number is never allowed.
+Configuration and weights are imported as the model saved them. moec refuses unsupported features of a family by name;
+a wrong result is never allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLASSES = {
     if module not in table.UNCOVERED
     for config_class in table.config_classes(module)
 }
-#: Keys that say which decoder layers have experts: all of those are looked at.
+#: Keys that select the decoder layers with experts: all of these layers are checked.
 LAYER_KEYS = {
     "mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace", "num_dense_layers",
     "moe_layer_interval", "expert_layer_period", "interleave_moe_layer_step",
@@ -60,7 +60,7 @@ def test_block(name, changes, tmp_path, record):
             config = table.small(CLASSES[name], changes)
         many = not changes or LAYER_KEYS & set(changes)
         model = blocks.build(config, tmp_path / "model", max_blocks=4 if many else 1)
-    except Exception as error:  # Whatever a model's code raises about a configuration.
+    except Exception as error:  # A model's code may raise anything about a configuration.
         if not changes:
             raise
         record(name, changes, "not built")

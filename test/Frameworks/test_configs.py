@@ -1,11 +1,11 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Configurations with a slip: no key of any family may be read past in silence.
+"""Configurations with a mistake: no key of any family may be ignored silently.
 
 Each key of a small configuration is removed, renamed, retyped, moved and given another
-value. moec refuses by name, or gives the same layer. Where it gives the same layer though
-the key's name is under suspicion, the model's own block has to be the same too, which is
-seen by building it: if its output changes, moec was silently wrong.
+value. moec refuses by name, or gives the same layer. If it gives the same layer although the key's name is
+suspicious, the model's own block must be the same too, which is checked by building it: if its output changes, moec
+was silently wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import test_blocks
 
 
 def _mutants(config: dict):
-    """(what was done, the key, the configuration)"""
+    """(the change, the key, the configuration)"""
     for key, value in config.items():
         if key in ("model_type", "architectures", "transformers_version", "dtype"):
             continue
@@ -49,7 +49,7 @@ def _other_values(value):
 
 
 def _import(config: dict, path) -> str | None:
-    """The spec, or none where moec refuses."""
+    """The spec, or None if moec refuses."""
     path.write_text(json.dumps(config))
     try:
         return moec.spec(path)
@@ -58,13 +58,13 @@ def _import(config: dict, path) -> str | None:
 
 
 def _output(config_class, config: dict, tokens: int) -> np.ndarray | None:
-    """What the model's own first block gives; none where Transformers refuses."""
+    """The output of the model's own first block; None if Transformers refuses."""
     known = {key: value for key, value in config.items()
              if key not in ("model_type", "architectures", "transformers_version")}
     try:
         model = blocks.make(config_class(**known))
         return blocks.first_output(model, tokens)
-    except Exception:  # Whatever a model's code raises about a configuration.
+    except Exception:  # A model's code may raise anything about a configuration.
         return None
 
 
@@ -91,7 +91,7 @@ def test_no_key_is_read_past(name, tmp_path):
             counts["the same"] += 1
             if not table.is_suspicious(key) or done in ("renamed", "nested"):
                 continue
-            # The same layer: so the model's own code has to say.
+            # The layer is the same, so the model's own code decides.
             output = _output(config_class, config, 5)
             if output is None or expected is None:
                 continue

@@ -25,7 +25,7 @@ def test_frozen(name, tmp_path):
             output=expected["output"],
             ids=expected["ids"] if "ids" in expected else None,
         )
-    # The folder as a model's: the call lies beside the weights, and is none of them.
+    # The folder looks like a model's; the call's tensors are beside the weights.
     model = tmp_path / "model"
     model.mkdir()
     for file in ("config.json", "model.safetensors"):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The cases of gpu-test: gpu_cases.py FOLDER writes FOLDER/cases.json and FOLDER/models.
 
-Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cases/Case.h.
+Needs only the standard library. verify/GpuTest/Cases/Case.h describes the entries.
 
     small/       a layer of tiny sizes under every distribution, also for device host
     numeric/     the cases of test/Numeric, with inputs of the same kinds
@@ -12,12 +12,12 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     sorting/     the same for permutation, alignment and counts: exactly
     spread/      how tokens spread over experts, at sizes of several tiles
     spread-fp8/  the same of block fp8; spread-mxfp4/ and spread-int4/ of such weights
-    hard/        quantized weights at the ends of their codes, scales and zero points
+    hard/        quantized weights at the ends of their values, scales and zero points
     replicas/    several replicas of an expert, padding anywhere among the rows, and what is recorded
     formats/     every format of test/Numeric and of GGUF's blocks, from one token to several tiles
     ordered/     the same with rows that are copied into order, and such layers of other sizes;
                  ordered-fp8/ of block fp8
-    raster-groups/  the same with rows in raster groups: with a queue (bf16) and without (f16)
+    raster-groups/  the same with rows in raster groups: with the dynamic scheduler (bf16) and without (f16)
     models/      layers of real models, from one token to 4096, with times
 """
 
@@ -60,7 +60,7 @@ def layer(
 
 def case(name: str, tokens: int, spec: dict, **more) -> dict:
     entry = {"name": name, "tokens": tokens, "spec": spec}
-    # The default serves most; one bound for the rest, so that cases share layers.
+    # The default suffices for most cases; the rest share one bound, so that cases share layers.
     return entry | ({"max_tokens": 1 << 18} if tokens > 16384 else {}) | more
 
 
@@ -71,9 +71,9 @@ def local(experts: int, ranks: int, rank: int) -> dict:
     return {"placement": {"local_experts": list(range(rank, experts, ranks))}}
 
 
-# -- how tokens spread over experts
+# -- distributions of tokens over experts
 
-#: Name, entry, rule of lib/Tools/GpuTest/Inputs/HardInputs.cpp and more of the spec.
+#: Name, entry, rule of verify/GpuTest/Inputs/HardInputs.cpp and more of the spec.
 SPREADS = [
     ("uniform", "ids", None, {}),
     ("uniform_gate", "gate", None, {}),
@@ -135,7 +135,7 @@ def published():
               (40000, 1024, 1024))
     grid = itertools.product(shapes, (8, 64, 192), (2, 6), (1, 4), (0, 128), DTYPES)
     for (m, n, k), experts, top_k, ranks, pitch, dtype in grid:
-        # The large ones take the reference long: in f16 a few of them.
+        # The reference is slow for large ones: only a few in f16.
         if m < 32768 or dtype == "bf16" or (experts, top_k) == (8, 2):
             yield fused(m, n, k, experts, top_k, ranks, pitch, dtype)
     for dtype in DTYPES:
@@ -162,7 +162,7 @@ def published():
 
 
 BLOCK_FP8 = {"quantization": {"weight": "fp8_block128"}}
-#: Multiplications of a layer that the reference has time for.
+#: Maximum multiplications of a layer for the reference.
 MOST = 10**11
 
 
@@ -202,21 +202,21 @@ def published_fp8_rows():
 
 
 def weights(dtype: str, scale, scale_dtype: str = "bf16", **more) -> dict:
-    """Quantized weights alone; a number is the size of groups."""
+    """Only quantized weights; a number is the size of groups."""
     scale = {"group": scale} if isinstance(scale, int) else scale
     weight = {"dtype": dtype, "scale": scale, "scale_dtype": scale_dtype} | more
     return {"quantization": {"weight": weight}}
 
 
 def by_token(spec: dict, dtype: str) -> dict:
-    """The same weights with activations of 8 bits."""
+    """Likewise with 8-bit activations."""
     activation = {"dtype": dtype, "scale": "token"}
     return {"quantization": spec["quantization"] | {"activation": activation}}
 
 
 MXFP4 = {"quantization": {"weight": "mxfp4"}}
 NVFP4 = {"quantization": {"weight": "nvfp4"}}
-#: Kinds of weights of public tests: with an offset, with zero points, of a byte.
+#: Kinds of weights of public tests: with an offset, with zero points, of 8 bits.
 KINDS = {
     "u4b8": lambda scale: weights("int4", scale),
     "u4": lambda scale: weights("int4", scale, zero_point=True),
@@ -232,7 +232,7 @@ def like_gpt_oss(hidden: int, size: int, experts: int) -> dict:
 
 
 def published_weights():
-    """Quantized weights alone; M, N, K are tokens, intermediate and hidden size."""
+    """Only quantized weights; M, N, K are tokens, intermediate and hidden size."""
     shapes = ((1, 512, 384), (1, 2880, 2880), (2, 512, 384), (2, 2880, 2880), (16, 2880, 2880))
     for (m, n, k), experts in itertools.product(shapes, (32, 128)):
         yield case(f"published/gpt-oss-m{m}-n{n}-k{k}-e{experts}", m, like_gpt_oss(k, n, experts),
@@ -290,7 +290,7 @@ def published_weights():
 
 
 def hard():
-    """The rules of lib/Tools/GpuTest/Inputs/HardWeights.cpp, at sizes of several tiles."""
+    """The rules of verify/GpuTest/Inputs/HardWeights.cpp, at sizes of several tiles."""
     rules = ["zero_weights", "zero_groups", "scale_ends", "nan_scales"]
     formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
                "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),
@@ -309,7 +309,7 @@ def hard():
                            hard=rule, repeats=3)
 
 
-#: Quantizations by name: those of the numeric cases, and what blocks of GGUF become.
+#: Quantizations by name: those of the numeric cases, and those of GGUF blocks.
 FORMATS = (
     {"block128": {"weight": "fp8_block128"}} | FORMS
     | {name: quantization for name, (_, quantization) in (DECODED | DECODED_TOO).items()}
@@ -318,7 +318,7 @@ FORMATS = (
 
 
 def replicas():
-    """Experts of which there are several, at sizes of several tiles. Which one a token reads hangs on its number."""
+    """Experts with replicas, at sizes of several tiles. The replica of a token depends on its index."""
     kinds = {"bf16": {}, "fp8": BLOCK_FP8}
     for (kind, more), entry, (tokens, physical, most) in itertools.product(
             kinds.items(), ("ids", "gate"), ((1, 17, 2), (700, 24, 4), (3000, 40, 16))):
@@ -329,11 +329,11 @@ def replicas():
 
 
 def formats():
-    """A row alone, a part of a tile, more rows than a tile has, and several tiles of each expert."""
+    """A single row, a partial tile, more rows than a tile, and several tiles per expert."""
     for (name, quantization), (tokens, entry, dtype) in itertools.product(
             FORMATS.items(),
             ((1, "ids", "bf16"), (16, "gate", "bf16"), (130, "gate", "f16"), (700, "ids", "bf16"))):
-        # Rows share a scale that is found in all of them.
+        # All rows share a computed scale.
         activation = quantization.get("activation", {})
         alone = activation.get("scale") != "tensor" or "static" in activation
         yield case(f"formats/{name}-m{tokens}-{entry}-{dtype}", tokens,
@@ -342,20 +342,20 @@ def formats():
                    repeats=3, isolation=alone, permutation=True)
 
 
-#: Of a few tiles each, so that groups of the spreads have up to eight.
-BANDS = ("experts_hidden:tile_rows=16+48 tile_columns=32 stages=4 l2_rows=96",
-         "experts_out:tile_rows=16+32 tile_columns=64 stages=4 l2_rows=64")
+#: Few tiles per expert, so that groups of uneven distributions have up to eight.
+BANDS = ("experts_hidden:block_m=16+48 block_n=32 stages=4 l2_rows=96",
+         "experts_out:block_m=16+32 block_n=64 stages=4 l2_rows=64")
 
 
 def ordered():
-    """What the compiler chooses for many tokens of wide products alone."""
+    """Choices of the compiler only for many tokens and wide gemms."""
     yield from spreads("ordered", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
                        permute_rows=True)
     yield from spreads("ordered-fp8", 700, 512, 320, 64, 6, repeats=20, dtypes=("bf16",),
                        quantization=BLOCK_FP8, permute_rows=True)
-    for dtype, queue in (("bf16", "true"), ("f16", "false")):
+    for dtype, dynamic_scheduler in (("bf16", "true"), ("f16", "false")):
         yield from spreads("raster-groups", 700, 512, 320, 64, 6, repeats=20, dtypes=(dtype,),
-                           configs=[f"{config} queue={queue}" for config in BANDS])
+                           configs=[f"{config} dynamic_scheduler={dynamic_scheduler}" for config in BANDS])
     # Rows of scales are 12 bytes each.
     kinds = {"bf16": ("bf16", {}), "f16": ("f16", {}), "fp8": ("bf16", BLOCK_FP8)}
     for tokens, (kind, (dtype, more)), ranks in itertools.product(
@@ -458,7 +458,7 @@ def sorting():
             (1, 4, 8, 11, 127, 128, 3333, 7317), (2, 6, 8), (1, 2, 4)):
         yield case(f"sorting/counts-m{tokens}-t{top_k}-ep{ranks}", tokens,
                    layer(*TINY, 64, top_k, "bf16", "ids", **local(64, ranks, 0)))
-    # Where the slots of a launch become too many, and more of them than 128 chunks of 1024.
+    # At the limit of slots of one launch, and more slots than 128 chunks of 1024.
     for (tokens, top_k), experts, ranks in itertools.product(
             ((2048, 8), (2049, 8), (2185, 8), (16384, 8), (20001, 8), (5461, 3), (5462, 3), (16384, 10),
              (16385, 1)), (60, 512), (1, 4)):
@@ -512,7 +512,7 @@ def everything():
 
 
 def commit() -> str:
-    """That of the sources, marked where they have changed since."""
+    """The commit of the sources, marked if they have changed since."""
     try:
         run = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT,
                              text=True, capture_output=True)
@@ -522,7 +522,7 @@ def commit() -> str:
 
 
 def write(path: pathlib.Path, text: str) -> None:
-    """Leaves a file alone that says the same."""
+    """Does not rewrite a file with equal contents."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

@@ -12,6 +12,8 @@ from safetensors.numpy import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
+#: Whether redundant cases run too, as in the nightly run.
+ALL_CASES = bool(os.environ.get("MOEC_ALL_CASES"))
 
 
 def binary(name: str) -> str:

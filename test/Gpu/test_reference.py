@@ -1,26 +1,29 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The reference in C++ against the reference in Python, on every numeric case."""
+"""The reference in C++ against the reference in Python, on cases with each feature in each entry and in each dtype
+(in the nightly run, on every numeric case)."""
 
 import json
 
 import numpy as np
 import pytest
 from gpu_cases import CPU_CASES, NUMERIC
-from gpu_runs import gpu_test, read
+from features import covering
+from gpu_runs import ALL_CASES, gpu_test, read
 
 from moec.reference import LayerSpec, decide, evaluate, generate, write_tensors
 
-#: Both work in float64, each in an order of its own.
+EVERY_CASE = NUMERIC + CPU_CASES
+#: Both use float64, with different orders of summation.
 BOUND = 1e-12
-#: What is between two codes lies by such an order on either side: of the rows whose results are quantized so few differ,
-#: by a code.
+#: Because of that order, values halfway between two quantized values may be rounded differently: few of the quantized
+#: rows differ, by one quantized value.
 MOST_APART = 0.02
 CODE_BOUND = 1e-3
 
 
 def run(case, folder):
-    """Inputs of a case, and what the reference in C++ makes of them."""
+    """Inputs of a case, and the results of the C++ reference."""
     model, inputs, outputs = (
         folder / name for name in ("model.json", "in.safetensors", "out.safetensors")
     )
@@ -41,7 +44,7 @@ def difference(expected: np.ndarray, actual: np.ndarray) -> float:
     return np.linalg.norm(expected[finite] - actual[finite]) / (size or 1.0)
 
 
-@pytest.mark.parametrize("case", NUMERIC + CPU_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EVERY_CASE if ALL_CASES else covering(EVERY_CASE), ids=lambda case: case.name)
 def test_agrees(case, tmp_path):
     tensors, results = run(case, tmp_path)
     spec = LayerSpec.from_json(case.model)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The suite itself: its list, its options, and that it finds what is wrong. On device host."""
+"""The suite itself on the host device: its list, its options, and its detection of errors."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def test_spreads_are_checked_in_full():
 
 
 def test_kernels_are_what_is_asked_for(tmp_path):
-    """Options that are for sm_90a alone, which no host shows."""
+    """Options only for sm_90a, which the host cannot test."""
     special = {json.dumps([entry["spec"], entry.get("configs", [])])
                for entry in ENTRIES if entry.get("permute_rows") or "configs" in entry}
     assert len(special) >= 30
@@ -121,7 +121,7 @@ def test_small_cases_pass_on_the_host(tmp_path):
 @pytest.mark.parametrize("plant,message", [
     ("output", "relative error"),
     ("canary", "a kernel wrote byte 7 behind 'workspace'"),
-    ("repeat", "run 2: row 22 has other bits (1 rows)"),
+    ("repeat", "run 2: row 22 has different bits (1 rows)"),
 ])
 def test_finds_what_is_planted(plant, message, tmp_path):
     path = tmp_path / "results.json"
@@ -140,7 +140,7 @@ def test_finds_what_is_recorded_otherwise(tmp_path):
     done = gpu_test("--device=host", "--filter=small/masked_nan_gate/bf16", "--plant=repeat", f"--json={path}")
     assert done.returncode == 1
     (case,) = record(path)["cases"]
-    assert "run 2: what is recorded has other bits" in case["failures"], case
+    assert "run 2: recorded results have different bits" in case["failures"], case
 
 
 def test_resumes(tmp_path):
@@ -150,7 +150,7 @@ def test_resumes(tmp_path):
     assert first.returncode == 0
     results = record(path)
     names = [case["name"] for case in results["cases"]]
-    # As if one had failed and one had not been reached.
+    # Pretends that one case failed and one was not reached.
     results["cases"][0].update(status="fail", failures=["on purpose"])
     results["cases"][1] = {"name": names[1], "status": "not run"}
     results["seconds"] = 1.0
@@ -165,7 +165,7 @@ def test_resumes(tmp_path):
     results["commit"] = "another"
     path.write_text(json.dumps(results))
     refused = gpu_test(*options, f"--resume={path}")
-    assert refused.returncode == 1 and "is no record of this build" in refused.stderr
+    assert refused.returncode == 1 and "is not a record of this build" in refused.stderr
 
 
 def test_time_limit(tmp_path):
@@ -178,7 +178,7 @@ def test_time_limit(tmp_path):
 
 
 def test_inputs_of_the_suite_are_those_that_are_named(tmp_path):
-    """A rule that a layer cannot have is an error, not a case that shows nothing."""
+    """A rule that does not fit a layer is an error, not a case without effect."""
     subprocess.run([sys.executable, ROOT / "test" / "Gpu" / "gpu_cases.py", tmp_path], check=True)
     cases = json.loads((tmp_path / "cases.json").read_text())
     spec = next(case["spec"] for case in cases["cases"] if case["name"] == "small/zipf/bf16")
@@ -189,11 +189,11 @@ def test_inputs_of_the_suite_are_those_that_are_named(tmp_path):
     assert done.returncode == 1
     assert "hard inputs 'ties': they need keys" in done.stdout
     assert "hard inputs 'padding': they need num_valid_tokens" in done.stdout
-    assert "hard inputs 'no_such_rule': there is no such rule" in done.stdout
+    assert "hard inputs 'no_such_rule': unknown rule" in done.stdout
 
 
 def test_rules_of_the_suite_are_known(tmp_path):
-    """Those that numeric cases bring along are made by Python, but on a GPU by C++."""
+    """Hard inputs of numeric cases are made by Python; on a GPU C++ makes them."""
     subprocess.run([sys.executable, ROOT / "test" / "Gpu" / "gpu_cases.py", tmp_path], check=True)
     cases = json.loads((tmp_path / "cases.json").read_text())
     spec = next(case["spec"] for case in cases["cases"] if case["name"] == "small/zipf/bf16")
@@ -202,4 +202,4 @@ def test_rules_of_the_suite_are_known(tmp_path):
                       for hard in sorted(rules)]
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     done = gpu_test("--device=host", f"--data={tmp_path}", "--filter=x/*")
-    assert "there is no such rule" not in done.stdout, done.stdout
+    assert "unknown rule" not in done.stdout, done.stdout

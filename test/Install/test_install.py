@@ -35,7 +35,7 @@ def run(*command: object, code: int = 0, **more) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Moved after the installation, as nothing may know where it was."""
+    """Moved after the installation, since no file may depend on the original location."""
     folder = tmp_path_factory.mktemp("install")
     run("cmake", "--install", BUILD, "--component", "development", "--prefix", folder / "first")
     return (folder / "first").rename(folder / "moec")
@@ -81,7 +81,7 @@ def test_examples_by_cmake(prefix: Path, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("compiler", "source"), [("cc", "c/run_layer.c"), ("c++", "cpp/run_layer.cpp")])
 def test_examples_by_pkg_config(compiler: str, source: str, prefix: Path, model: Path, tmp_path: Path) -> None:
-    """The lines of docs/use/c-api.md as they are typed, where ~/moec is the prefix."""
+    """The commands of docs/use/c-api.md, with ~/moec as the prefix."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/use/c-api.md").read_text(), re.DOTALL)
     (lines,) = (block for block in blocks if "pkg-config" in block)
     shutil.copy(EXAMPLES / source, tmp_path)
@@ -97,11 +97,14 @@ def test_examples_are_short() -> None:
 
 
 def test_commands_are_installed(prefix: Path) -> None:
+    """Commands that read data find it under the prefix."""
     assert "USAGE" in run(prefix / "bin/moe-compile", "--help", env={}).stdout
+    assert len(run(prefix / "bin/moe-bench", "--list", env={}).stdout.splitlines()) == 60
+    assert len(run(prefix / "bin/gpu-test", "--list", env={}).stdout.splitlines()) > 100
 
 
 def test_another_version_does_not_start(prefix: Path, tmp_path: Path) -> None:
-    """The library that a program is linked against says its version; at its start another one is refused."""
+    """A program records the version of the library it was linked with; at its start another version is refused."""
     source = tmp_path / "main.c"
     source.write_text('#include "moert/moert.h"\nint main(void) { return moert_api_version() != MOERT_API_VERSION; }\n')
     header = (prefix / "include/moert/moert.h").read_text()

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The numeric cases: a spec, a token count, a seed and perhaps hard inputs.
 
-Unless a case is about something else it has f32, router logits as its entry and
-small sizes: errors in formulas show best where rounding is small and where the
-order of keys does not depend on a product.
+By default a case has f32, router logits as its entry and small sizes: errors in formulas show best where rounding is
+small and the order of keys does not depend on a gemm.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Case:
 
 
 CASES: list[Case] = []
-#: Those of formats that only the CPU multiplies.
+#: Cases of formats that only the CPU supports.
 CPU_CASES: list[Case] = []
 
 
@@ -180,7 +179,7 @@ for score in ("softmax", "sigmoid"):
         "score": score, "select": "per_group", "num_groups": 4, "renormalize": True,
     })
 
-# More slots than lanes, whose weights a formula makes.
+# More slots than lanes, with weights computed by a formula.
 case("many_slots_weight_sigmoid", tokens=3, num_experts=40, top_k=34, **TINY,
      routing={"score": "softmax", "weight": "sigmoid"})
 # -- rows of experts, and slots of a token, that do not fit into a GPU's shared memory
@@ -347,13 +346,17 @@ for name, softcapped in {
 }.items():
     case(f"softcap_{name}", entry="gate" if name == "softmax" else "logits",
          routing={**softcapped, "logit_softcap": 1.5}, dtype="bf16")
+# A router in f32, as two weights of the layer's dtype.
+for dtype, count in (("bf16", 37), ("f16", 16)):
+    case(f"split_gate_{dtype}", entry="gate", num_experts=count, dtype=dtype,
+         routing={"score": "sigmoid", "selection_bias": True, "renormalize": True, "split_gate": True})
 # Logits in 16 bits. One row of 37 experts ends in a part of a vector.
 for logits_dtype, dtype in (("bf16", "bf16"), ("f16", "bf16"), ("bf16", "f32")):
     case(f"logits_{logits_dtype}_in_{dtype}", entry="logits", num_experts=37, dtype=dtype,
          routing={"score": "softmax", "renormalize": True, "logits_dtype": logits_dtype})
 case("logits_bf16_groups", entry="logits", num_experts=16, dtype="bf16",
      routing={"score": "sigmoid", "selection_bias": True, "num_groups": 4, "topk_groups": 2, "logits_dtype": "bf16"})
-# Columns of each expert's first product in an order of its own.
+# Columns of each expert's first gemm in a separate order.
 for dtype in ("f32", "bf16", "f16"):
     case(f"expert_columns_{dtype}", expert_columns=True, dtype=dtype)
 case("expert_columns_latent", expert_columns=True, latent_size=24, dtype="bf16", entry="gate", expert_bias=True,
@@ -367,7 +370,7 @@ for group in (32, 128):
     case(f"expert_columns_int4_{group}", expert_columns=True, dtype="bf16", hidden_size=256, intermediate_size=128,
          tokens=40, quantization={"weight": {"dtype": "int4", "scale": {"group": group}, "scale_dtype": "f16",
                                              "zero_point": group == 128}})
-# Those of the shared expert's, too.
+# The shared expert's weights, too.
 for dtype in ("f32", "bf16", "f16"):
     case(f"shared_columns_{dtype}", dtype=dtype, entry="gate",
          shared_experts={"intermediate_size": 72, "gate": "sigmoid", "columns": True})
@@ -378,7 +381,7 @@ case("shared_columns_latent", latent_size=24, expert_columns=True, dtype="bf16",
 case("shared_columns_int4", expert_columns=True, dtype="bf16", hidden_size=256, intermediate_size=128, tokens=40,
      shared_experts={"intermediate_size": 256, "columns": True},
      quantization={"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "f16", "zero_point": True}})
-# Ahead of rows that are quantized, whose groups are of neighbours in the order.
+# Before a quantization, whose groups consist of neighbours in this order.
 E4M3 = {"dtype": "fp8_e4m3"}
 for name, quantization in {
     "fp8_block": "fp8_block128",
@@ -467,7 +470,7 @@ case("local_experts_ids", entry="ids", hard="minus_one_ids", expert_bias=True,
 case("local_experts_zero_experts", num_zero_experts=4, top_k=4,
      placement={"local_experts": [3]})
 for dtype in ("f32", "bf16", "f16"):
-    # Of a token's rows none is here, or few.
+    # None or few of a token's rows are on this rank.
     for slots in (8, 10):
         case(f"local_experts_few_rows_{slots}_{dtype}", entry="ids", dtype=dtype, num_experts=24,
              top_k=slots, tokens=19, placement={"local_experts": [7, 0, 5]})
@@ -484,7 +487,7 @@ for dtype in ("bf16", "f16"):
 case("local_experts_none_chosen", hard="one_expert", seed=2, top_k=1, num_experts=64,
      placement={"local_experts": [63]})
 
-# A token's only row, of one vector, is rounded or left out.
+# A token's only row, of one vector, is rounded or omitted.
 case("one_vector_of_a_row", dtype="bf16", entry="gate", tokens=5, num_experts=1, top_k=1, latent_size=8,
      hidden_size=3, intermediate_size=2)
 # -- sizes that fit no tile, and those of published layer tests
@@ -504,7 +507,7 @@ for dtype in ("bf16", "f16"):
          num_experts=7, top_k=3, dtype=dtype, entry="gate", expert_bias=True,
          gate_up_order="interleaved",
          shared_experts={"intermediate_size": 11, "gate": "sigmoid"})
-# More tiles than one in every direction, and a part of a tile at each end.
+# Several tiles in every direction, and a partial tile at each end.
 for dtype in ("f32", "bf16", "f16"):
     case(f"sizes_tails_{dtype}", dtype=dtype, entry="gate", tokens=190, hidden_size=328,
          intermediate_size=136, num_experts=3, top_k=2, expert_bias=True,
@@ -552,9 +555,8 @@ config("gpt_oss", **LOCAL, swiglu_limit=7.0)
 config("llama4_text", **LOCAL | {"num_experts_per_tok": 1}, intermediate_size_mlp=96)
 config("ernie4_5_moe", moe_intermediate_size=48, moe_num_experts=16, moe_k=4,
        moe_num_shared_experts=2)
-# Products that count ids: with local experts; more of them than a part of a table has, and more
-# ids than threads; steps of which not all are copied ahead. (A row of nothing but -1 must not be the
-# only one.)
+# Gemms that count ids: with local experts; with more of them than a section of the table, and more ids than threads;
+# with more k tiles than are copied ahead. (A row of only -1 must not be the only one.)
 for tokens, hard in ((0, "minus_one_ids"), (1, None), (8, "minus_one_ids"), (64, "minus_one_ids")):
     case(f"count_ids_{tokens}", tokens=tokens, entry="ids", hard=hard, dtype="bf16",
          hidden_size=192, intermediate_size=136, num_experts=24, top_k=4,
@@ -563,7 +565,7 @@ case("count_ids_many", tokens=300, entry="ids", dtype="bf16", num_experts=700, t
      intermediate_size=32)
 case("count_ids_deep", tokens=3, entry="ids", dtype="bf16", hidden_size=640,
      intermediate_size=1280)
-# So many slots that a launch of its own counts them before they are ranked.
+# So many slots that a separate launch counts them before the sort.
 for dtype, fields in (
     ("f32", {"hard": "padding", "num_valid_tokens": True}),
     ("bf16", {"entry": "gate", "num_zero_experts": 3}),
@@ -591,7 +593,7 @@ for order in ("gate_up", "up_gate", "interleaved"):
     for dtype in ("f32", "bf16"):
         fp8(f"order_{order}_{dtype}", gate_up_order=order, dtype=dtype, expert_bias=True,
             shared_experts={"intermediate_size": 130, "gate": "sigmoid"})
-# Rows of whole chunks of 16 bytes, with parts of blocks; tiles of several heights.
+# Rows of whole chunks of 16 bytes, with parts of blocks; tiles of several values of BLOCK_M.
 for order in ("gate_up", "up_gate", "interleaved"):
     case(f"fp8_chunks_{order}", tokens=150, hidden_size=400, intermediate_size=208, num_experts=3,
          entry="ids", dtype="bf16", gate_up_order=order, **FP8,
@@ -603,7 +605,7 @@ fp8("latent", latent_size=136, dtype="bf16", num_zero_experts=4, top_k=4, tokens
 fp8("weight_on_input", top_k=1, entry="gate", routing=LLAMA, dtype="bf16",
     shared_experts={"intermediate_size": 48})
 fp8("local_experts", placement={"local_experts": [7, 0, 5]}, dtype="bf16")
-# Experts whose scales are single numbers, one after the other.
+# Experts with one scale each, adjacent in memory.
 # field-bug: vllm#57092
 case("fp8_single_scales", tokens=3, hidden_size=1, intermediate_size=16, num_experts=33,
      activation={"kind": "relu2_no_mul"}, entry="ids", **FP8)
@@ -642,7 +644,7 @@ PUBLISHED = {"quantization_config": {
 }}
 config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="sigmoid",
        norm_topk_prob=True, **PUBLISHED)
-# A published configuration that leaves the shared expert as it is.
+# A published configuration that does not quantize the shared expert.
 # field-bug: sglang#31174, sglang#19644, sglang#33759
 config("kimi_k2", "_plain_shared", **DEEPSEEK | {"n_group": 1, "topk_group": 1}, scoring_func="sigmoid",
        topk_method="noaux_tc", norm_topk_prob=True, quantization_config=PUBLISHED["quantization_config"] | {
@@ -726,7 +728,7 @@ def groups(dtype: str, size: int, scale_dtype: str = "bf16", **fields) -> dict:
 INT8 = {"dtype": "int8", "scale": "channel"}
 #: Groups whose scales are powers of two.
 POWERS = {"dtype": "fp8_e4m3", "scale": {"group": 128}, "scale_dtype": "e8m0"}
-#: A form, and the unit of its contracted sizes.
+#: A form, and the number that K must be a multiple of.
 DECODED = {
     "mxfp4": (32, {"weight": "mxfp4"}),
     "nvfp4": (32, {"weight": "nvfp4"}),
@@ -744,7 +746,7 @@ DECODED = {
                                     "scale_dtype": "e8m0"},
                          "activation": {"dtype": "fp8_e4m3", "scale": {"group": 128}}}),
 }
-#: The same for fewer cases: what differs from one of those in a single thing.
+#: Likewise for fewer cases: each differs from one of those in a single property.
 DECODED_TOO = {
     "int4_group64": (64, groups("int4", 64, "f32")),
     "int4_points_f32": (64, groups("int4", 64, "f32", zero_point=True)),
@@ -786,8 +788,8 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
                 **fields):
         # Multiples of 32 that no larger power of two divides, where the form allows it.
         few = unit == 32
-        # With the other seed a sum of integers is 0, of which either reference makes another
-        # residue, beside a tie.
+        # With the other seed a sum of integers is 0, for which the two references compute different residues, beside a
+        # tie.
         seed = 2 if form == "int8_static" else 1
         sizes = {"hidden_size": 160 if few else 2 * unit, "dtype": "bf16",
                  "intermediate_size": 96 if few else unit}
@@ -817,7 +819,7 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
     decoded("weight_on_input", top_k=1, entry="gate", routing=LLAMA, gate_up_order="interleaved")
     decoded("local_experts", entry="ids", hard="minus_one_ids",
             placement={"local_experts": [7, 0, 5]})
-    # Scales of whole rows have no zeros beside them that the others do not see.
+    # With scales of whole rows, zeros are no special case.
     if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points", "int4_minima", "ue8m0_block"):
         for dtype in ("f32", "bf16", "f16"):
             # field-bug: flashinfer#2595
@@ -829,19 +831,19 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
         for dtype in ("f32", "bf16"):
             decoded(f"ends_{dtype}", entry="ids", dtype=dtype, hard="zero_point_ends",
                     shared_experts=shared)
-# Of code books zero is a code like others; a scale that is no number is no power of two.
+# In code books zero is an ordinary value; a NaN scale is not a power of two.
 for name, hard in (("nf4", "zero_weights"), ("ue8m0_inputs", "zero_groups"), ("ue8m0_inputs", "nan_hidden")):
     unit, quantization = DECODED_TOO[name]
     case(f"{name}_{hard}", tokens=11, entry="ids", dtype="f16" if name == "nf4" else "bf16", hard=hard,
          hidden_size=2 * unit, intermediate_size=unit, quantization=quantization,
          shared_experts={"intermediate_size": unit})
-# Scales of few elements, as q6_K has them, of a single one of two products that are decoded at once.
+# Groups of 16, as in q6_K: one of the two instructions that are dequantized at once.
 for name, tokens, fields in (("one_token", 1, {}), ("tokens_90", 90, {"dtype": "f16", "intermediate_size": 160}),
                              ("scale_ends", 11, {"hard": "scale_ends"}), ("nan_scales", 17, {"hard": "nan_scales"})):
     case(f"int8_group16_{name}", tokens=tokens, **{"entry": "ids", "dtype": "bf16", "hidden_size": 288,
                                                    "intermediate_size": 96} | fields,
          quantization=DECODED_TOO["int8_group16"][1], shared_experts={"intermediate_size": 48})
-# Scales of 0 with codes of any kind: rows, blocks and experts that were never trained.
+# Scales of 0 with any quantized values: rows, blocks and experts that were never trained.
 # field-bug: Model-Optimizer#2276
 for name, quantization in (
     ("fp8", FP8["quantization"]), *((form, FORMS[form]) for form in ("tensor", "static", "channel", "weights_channel")),
@@ -850,7 +852,7 @@ for name, quantization in (
 ):
     case(f"{name}_zero_scales", tokens=17, entry="ids", dtype="bf16", hard="zero_scales", hidden_size=256,
          intermediate_size=128, quantization=quantization, shared_experts={"intermediate_size": 128})
-# Codes that are NaN, multiplied as they are, decoded and repacked.
+# NaN among quantized values: multiplied natively, dequantized and prepacked.
 for name, quantization in (("channel", FORMS["channel"]), ("weights_channel", FORMS["weights_channel"]),
                            ("mxfp8", DECODED_TOO["mxfp8"][1]), ("fp8", FP8["quantization"])):
     case(f"{name}_nan_codes", tokens=17, entry="ids", dtype="bf16", hard="nan_codes", hidden_size=256,
@@ -859,7 +861,7 @@ for dtype in ("f32", "bf16"):
     case(f"mxfp4_least_scales_{dtype}", tokens=11, entry="ids", dtype=dtype, hidden_size=160,
          intermediate_size=96, hard="least_scales", quantization={"weight": "mxfp4"},
          shared_experts={"intermediate_size": 64})
-# -- products that are quantized by themselves
+# -- gemms with separate quantizations
 
 INT8_TOKEN = DECODED["int8_token"][1]
 #: Quantization of the layer, and of its shared expert where that is not the layer's.
@@ -867,7 +869,7 @@ MIXED = {
     "int4_plain_shared": (groups("int4", 32), {"quantization": None}),
     "block_plain_shared": ("fp8_block128", {"quantization": None}),
     "channel_int8_shared": (FORMS["channel"], {"quantization": INT8_TOKEN}),
-    # Hidden states are quantized once, or by a scale that routed experts have given.
+    # Hidden states are quantized once, or with the routed experts' static scale.
     "alike_shared": (FORMS["channel"], {"quantization": FORMS["tensor_token"]}),
     "static_found_shared": (FORMS["static"], {"quantization": FORMS["tensor"]}),
     "plain_mxfp4_shared": (None, {"quantization": "mxfp4"}),
@@ -880,7 +882,7 @@ for form, (quantization, own) in MIXED.items():
 
     def mixed(name: str, tokens: int = 11, quantization=quantization, form=form, **fields):
         sizes = {"hidden_size": 160, "intermediate_size": 96, "dtype": "bf16"}
-        # Kernels are those of other layers, in another company: GPUs need one of each form.
+        # The kernels are those of other layers in other combinations: GPUs need one case of each form.
         case(f"mixed_{form}_{name}", tokens=tokens, quantization=quantization,
              to=CASES if name == "order_gate_up" else CPU_CASES, **sizes | fields)
 
@@ -938,7 +940,7 @@ config("qwen3_moe", "_compressed", **QWEN, norm_topk_prob=True, to=CPU_CASES, qu
     }},
 })
 
-# -- two products that are one kernel on sm_90a
+# -- joined gemms on sm_90a
 
 JOIN = {"dtype": "bf16", "hidden_size": 72, "intermediate_size": 40, "top_k": 2}
 JOIN_LOCAL = {"entry": "ids", "placement": {"local_experts": [7, 0, 5]}}

@@ -1,9 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which features of the contract a numeric case exercises.
+"""Features of the specification that a numeric case exercises.
 
-The tags come from the spec that a case turns into, so that a case cannot claim
-more than it does. docs/reference/coverage.md counts them.
+The features are derived from the case's spec, so that a case cannot claim more than it tests.
+docs/reference/coverage.md counts them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _features() -> dict[str, list[str]]:
         ],
         "weight": [
             "score", "sigmoid", "softmax", "renormalize", "renormalize_epsilon", "scale",
-            "gate_bias", "selection_bias", "expert_scale", "weight_on_input",
+            "gate_bias", "split_gate", "selection_bias", "expert_scale", "weight_on_input",
             "logit_softcap", "logits_dtype",
         ],
         "nonfinite, with such logits": ["zero", "neg_inf", "lowest"],
@@ -99,7 +99,7 @@ def format_name(quantization: Quantization) -> str:
         if quantization == meaning:
             return short
     name = f"{weight.dtype} by {weight.granularity}"
-    # Of fewer neighbours than GPUs decode at once.
+    # Groups smaller than the number of elements that GPUs dequantize at once.
     if weight.granularity == "group" and weight.columns < 32:
         name += f" of {weight.columns}"
     if weight.scale_dtype != "f32":
@@ -134,6 +134,7 @@ def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:
         "renormalize_epsilon": routing.renormalize_epsilon > 0,
         "scale": routing.scale != 1,
         "gate_bias": routing.gate_bias,
+        "split_gate": routing.split_gate,
         "selection_bias": routing.selection_bias,
         "expert_scale": routing.expert_scale,
         "logit_softcap": routing.logit_softcap is not None,
@@ -223,10 +224,9 @@ def with_entry_and_dtype(case: Case) -> set[tuple]:
 
 
 def cover(elements: dict[Hashable, set], costs: dict[Hashable, float], seen: set) -> list[Hashable]:
-    """Keys whose elements, with those in `seen`, are all that there are: one after the other, that which adds most
-    for what it costs."""
+    """Keys that cover all elements not in `seen`, chosen greedily by added elements per cost."""
     seen, kept = set(seen), []
-    # What a key adds becomes less only.
+    # The gain of a key can only decrease.
     heap = [(-len(found) / costs[key], index, key) for index, (key, found) in enumerate(elements.items())]
     heapify(heap)
     while heap:
@@ -243,9 +243,11 @@ def cover(elements: dict[Hashable, set], costs: dict[Hashable, float], seen: set
 
 
 def covering(cases: list[Case]) -> list[Case]:
-    """Cases that have each feature with each entry and with each dtype that any of them has it with, in their order."""
+    """Cases, in their order, that cover each combination of a feature with an entry, and with a dtype, that occurs in
+    any case."""
     elements = {case.name: with_entry_and_dtype(case) for case in cases}
-    kept = set(cover(elements, {case.name: cost(case) for case in cases}, set()))
+    # Most of a case's time on the host is that of starting, compiling and checking, which few cases exceed.
+    kept = set(cover(elements, {case.name: 10 + cost(case) for case in cases}, set()))
     return [case for case in cases if case.name in kept]
 
 
@@ -257,7 +259,7 @@ def multiplications(case: Case) -> int:
 
 
 def cost(case: Case) -> float:
-    """About how many seconds a case takes on the simulator, compiled and under four schedules."""
+    """Estimated seconds of a case on the simulator: compilation and four schedules."""
     spec = LayerSpec.from_json(case.model)
     # Quantized products of f32 are multiplied without tensor cores.
     slowness = 3 if spec.dtype == "f32" and spec.quantizations else 1

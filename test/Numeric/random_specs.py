@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Random legal specs with inputs, and specs that may be legal no more.
+"""Random legal specs with inputs, and changed specs that may be illegal.
 
-Every field of docs/spec.schema.json is drawn, with weights by which rare features meet often.
+Every field of docs/spec.schema.json is drawn, with weights that make rare features meet often.
 Sizes are small: a run on the simulator takes about a second. The same seed and index make the
 same case.
 """
@@ -22,10 +22,10 @@ from moec.reference import HARD_INPUTS, LayerSpec, SpecError, decide, evaluate, 
 from moec.reference.activations import PARAMETERS
 from moec.reference.quantization import SCALE_DTYPES
 
-#: What a case may take: multiplications of a run, elements of a stack of weights.
+#: Limits of a case: multiplications of a run, elements of a stack of weights.
 _MULTIPLICATIONS = 1_000_000
 _ELEMENTS = 1_000_000
-#: Draws of inputs for a spec, whose outputs have to tell something.
+#: Attempts to draw inputs for a spec with meaningful outputs.
 _INPUTS = 6
 
 _TOKENS = {0: 1, 1: 5, 2: 3, 3: 3, 5: 3, 8: 3, 16: 2, 17: 3, 33: 6, 64: 2, 65: 2, 130: 2}
@@ -95,7 +95,7 @@ def _quantized_input(rng: random.Random) -> dict:
     return activation
 
 
-#: Operands that checkpoints have, or nearly: what kernels are written for.
+#: Operands of checkpoints, or similar ones, for which kernels are written.
 _PUBLISHED = (
     {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
      "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}},
@@ -147,9 +147,9 @@ def _quantization(rng: random.Random) -> dict | str | None:
 
 
 def _units(model: dict) -> dict[str, int]:
-    """What each contracted size has to be a multiple of.
+    """Required divisors of each K.
 
-    Sizes that any scales fit are there as long as the reader is asked.
+    While the importer is asked, sizes are used that fit any scales.
     """
     large = 1
     for size in _GROUPS:
@@ -180,7 +180,7 @@ def _units(model: dict) -> dict[str, int]:
 
 
 def _divisors(number: int) -> list[int]:
-    # Some thousand keys of groups are a long way for one lane of a simulated warp.
+    # Thousands of group keys take one lane of a simulated warp too long.
     return [divisor for divisor in range(2, min(number, 32) + 1) if number % divisor == 0]
 
 
@@ -300,6 +300,9 @@ def _model(rng: random.Random) -> dict:
         model["expert_columns"] = True
     if "shared_experts" in model and rng.random() < 0.15:
         model["shared_experts"]["columns"] = True
+    if (entry == "gate" and model["dtype"] != "f32" and not model.get("routing", {}).get("gate_bias")
+            and rng.random() < 0.3):
+        model.setdefault("routing", {})["split_gate"] = True
     return model
 
 
@@ -308,7 +311,7 @@ def _set_sizes(rng: random.Random, model: dict) -> None:
     largest = pick(rng, {40: 3, 100: 4, 200: 2, 330: 1})
     if model["num_experts"] > 64:
         largest = 24
-    # Odd units and wide ones together would need large sizes; the reader says what fits.
+    # Odd and wide divisors together would need large sizes; the importer says which sizes fit.
     model["hidden_size"] = _size(rng, units["hidden_size"], largest)
     model["intermediate_size"] = _size(rng, units["intermediate_size"], largest)
     if "latent_size" in model:
@@ -324,7 +327,7 @@ def _is_small(case: Case) -> bool:
 
 
 def is_telling(case: Case) -> bool:
-    """Whether the reference has something to say about a case, and the case a run.
+    """Whether a case is meaningful for the reference and for a run.
 
     One row on a near tie would be more than the share that a check allows, and an output of zeros
     would agree with a kernel that does nothing. Where sums overflow, or nearly cancel, the order
@@ -380,7 +383,7 @@ def _inputs(rng: random.Random, case: Case) -> Case | None:
 def draw(seed: int, index: int) -> Case:
     """A legal spec with inputs; which it is depends on `seed` and `index` alone."""
     rng = random.Random(f"{seed} {index}")
-    # Numbers of its own: the dtype of logits changes nothing else of a spec.
+    # Separate random numbers: the dtype of logits changes nothing else in a spec.
     of_logits = random.Random(f"{seed} {index} logits")
     while True:
         model, tokens = _model(rng), pick(rng, _TOKENS)

@@ -21,18 +21,18 @@ from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
 
-#: What cases are simulated for.
+#: Targets that cases are simulated for.
 TARGETS = ("sm_80", "sm_90a")
 #: Dtypes of layers that a schedule has no kernels for.
-IMPOSSIBLE = {("sm90.contract", "f32"), ("sm90.repack", "f32")}
+IMPOSSIBLE = {("sm90.gemm", "f32"), ("sm90.prepack", "f32")}
 
-#: Schedules that the cases never have, which are small and of one rank: test_gather_rows.py, test_ranks.py and
+#: Schedules that do not occur in these small cases of one rank: test_gather_rows.py, test_ranks.py and
 #: test_all_to_all.py run them.
-ELSEWHERE = {"sm80.exchange", "sm80.gather_rows", "sm80.pack_rows", "sm80.place_ids", "sm80.route_rows",
-             "sm80.sum_packed_rows"}
+ELSEWHERE = {"gpu.exchange", "gpu.gather_rows", "gpu.pack_rows", "gpu.place_ids", "gpu.route_rows",
+             "gpu.sum_packed_rows"}
 
-#: Cases with the kernels of all ranges of tokens: their tiles are in no case with those for its own
-#: tokens alone (test_schedules.py sees to it).
+#: Cases with the kernels of all ranges of tokens: their tiles occur in no case with only the kernels for its own tokens
+#: (checked by test_schedules.py).
 WHOLE = {
     "sizes_tails_bf16", "conformance_300_128_256_64_6", "count_ids_many", "join_gate_300",
     "conformance_1_128_128_64_6", "fp8_conformance_1_128_7168_2_1",
@@ -41,17 +41,17 @@ WHOLE = {
     "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2", "fp8_conformance_2048_128_128_8_6",
     "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8", "nvfp4_conformance_64",
 }
-#: Cases that alone have kernels of some schedule and dtype, on either target.
+#: The only cases with some combination of schedule and dtype, on either target.
 ALONE = {
-    "weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64",
+    "weight_on_input_f16", "many_tokens_padding", "many_slots_f16",
     "strided_bf16", "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
     "int8_tensor_f32", "strided_odd_f16", "weight_on_input_latent",
 }
 
 
 def covering_targets(combined: Callable[[Case], set], also: Collection = ()) -> list[tuple[str, Case]]:
-    """Targets and cases that have `combined` of every case on one of the targets, and each feature on all of them.
-    Targets and names of cases in `also` are among them."""
+    """Targets and cases that cover each element of `combined` on one of the targets, and each feature on all of them.
+    Includes the targets and cases in `also`."""
     elements = {(target, case.name): combined(case) | {(target, feature) for feature in features(case)}
                 for target in TARGETS for case in CASES}
     costs = {(target, case.name): cost(case) for target in TARGETS for case in CASES}
@@ -60,15 +60,15 @@ def covering_targets(combined: Callable[[Case], set], also: Collection = ()) -> 
     return [(target, case) for target in TARGETS for case in CASES if (target, case.name) in kept]
 
 
-#: What every change simulates, by target: each feature with each entry that a case has it with on one of the targets,
-#: each feature on all, each schedule with each dtype, and each tile.
+#: Cases that every change simulates, by target: each feature with each entry that a case has it with on one of the
+#: targets, each feature on all, each schedule with each dtype, and each tile.
 EVERY_CHANGE = covering_targets(with_entry, {("sm_80", "strided_f32")})
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 
 #: Cases by target, schedule and dtype of the layer.
 Counts = Counter[tuple[str, str, str]]
 
-#: A kernel whose schedule is another target's: the complaint lists those that there are.
+#: A kernel with the schedule of another target: the error lists the legal ones.
 STRANGE = """tile.kernel @strange(%x: memref<?x8xf32>, %p: memref<?x1xi32>, %y: memref<?x8xf32>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x8xf32>, memref<?x1xi32>)
     outs(%y : memref<?x8xf32>) {config = #tile.OTHER_gather_reduce}
@@ -83,13 +83,13 @@ def _run(tool: str, *options: str | Path, text: str | None = None) -> subprocess
 
 def known(target: str) -> list[str]:
     """Every schedule that the compiler has for a target."""
-    text = STRANGE.replace("OTHER", "sm80" if target == "cpu" else "cpu")
+    text = STRANGE.replace("OTHER", "gpu" if target == "cpu" else "cpu")
     done = _run("moe-opt", "-", f"--tile-assign-config=target={target}", text=text)
     return re.search(r"there are (.*)", done.stderr)[1].split(", ")
 
 
 def for_tokens(case: Case) -> tuple[str, ...]:
-    """The option for kernels of no more tokens than the case has: others would be compiled alone."""
+    """The option that limits kernels to the case's number of tokens: others would be compiled but not run."""
     return () if case.name in WHOLE else (f"--max-tokens={max(case.tokens, 1)}",)
 
 
@@ -98,16 +98,16 @@ def chosen(model: Path, target: str, options: tuple[str, ...]) -> set[str]:
     done = _run("moe-compile", model, f"--target={target}", "--emit=tile", *options)
     if done.returncode != 0:
         raise RuntimeError(f"{model}: {done.stderr}")
-    return {name.replace("_", ".", 1) for name in re.findall(r"#tile\.((?:cpu|sm\d+)_\w+)", done.stdout)}
+    return {name.replace("_", ".", 1) for name in re.findall(r"#tile\.((?:cpu|gpu|sm\d+)_\w+)", done.stdout)}
 
 
 def products(case: Case, *options: str) -> set[tuple[str, str]]:
-    """Heights and columns of the tiles of the products on sm_90a that a case with its number of tokens launches."""
+    """BLOCK_M values and columns of the sm_90a gemms that a case launches for its number of tokens."""
     text, names = _launched(case, "sm_90a", "--disable=join-products", *options)
     kernels = {kernel.split("(")[0]: kernel for kernel in text.split("tile.kernel @")[1:]}
-    tile = r"#tile\.sm90_contract<tile_rows = \[(.*?)\], tile_columns = (\d+)"
+    tile = r"#tile\.sm90_gemm<block_m = \[(.*?)\], block_n = (\d+)"
     found = {pair for name in names for pair in re.findall(tile, kernels[name])}
-    return {(height, columns) for heights, columns in found for height in heights.split(", ")}
+    return {(block_m, columns) for block_ms, columns in found for block_m in block_ms.split(", ")}
 
 
 def launched(case: Case, target: str, *options: str) -> set[str]:
@@ -152,7 +152,7 @@ def count_cases(cases: list[tuple[str, Case]]) -> Counts:
 
 
 def never_chosen(counts: Counts) -> list[str]:
-    """What has no case in the counts, with cases to add to ALONE."""
+    """Schedules and dtypes without a case, with cases to add to ALONE."""
     return [f"{', '.join(key)}: {suggest(*key)}" for key, count in counts.items() if count == 0]
 
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Makes a case that fails smaller, while it still fails."""
+"""Shrinks a failing case while it still fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moec.reference import LayerSpec, SpecError
 
 #: Runs of smaller cases.
 _TRIALS = 100
-#: Simple values of fields that have to be there.
+#: Simple values of required fields.
 _SIMPLE = {"dtype": ["f32"], "entry": ["ids", "logits"], "kind": ["silu"]}
 
 
@@ -64,7 +64,7 @@ def _is_usable(case: Case) -> bool:
 
 
 def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """A case that `fails` as this one does, of which no field can be spared."""
+    """A case that `fails` in the same way and from which no field can be removed."""
     trials, name = 0, case.name
     smaller = _smaller(case)
     while trials < _TRIALS:

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers whose products are those of tensor memory: rows of whole steps of 128 elements."""
+"""Layers whose gemms use tensor memory: K is a multiple of 128."""
 
 from cases import Case
 
@@ -23,13 +23,13 @@ CASES = [
     make("plain"),
     make("one_token", tokens=1),
     make("no_tokens", tokens=0),
-    # Several tiles of a group, of which the last one is low.
+    # Several tiles of a group, of which the last one has few rows.
     make("tiles", tokens=150, num_experts=2, top_k=1),
-    # More steps than stages, several times.
+    # Several times more k tiles than stages.
     make("deep", tokens=5, hidden_size=1408, intermediate_size=1152, num_experts=2),
     make("up_gate", gate_up_order="up_gate", expert_bias=True),
     make("interleaved", gate_up_order="interleaved", expert_bias=True, dtype="f16"),
-    # Columns that are no whole blocks, a step alone.
+    # Partial blocks of columns, and a single k tile.
     make("tails", hidden_size=384, intermediate_size=128, num_experts=3),
     make("f32", dtype="f32", entry="logits"),
     make("shared", entry="gate", shared_experts={"intermediate_size": 128, "gate": "sigmoid"}),

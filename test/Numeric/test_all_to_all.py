@@ -1,5 +1,5 @@
-"""Rows that go to their owners alone: kernels pack them for each rank, in the simulator, and sum what comes back. Bits
-are those of ranks that copy all rows."""
+"""Rows that go only to their destination ranks: in the simulator, kernels pack them for each rank and sum the
+returned rows. Bits are those of ranks that copy all rows."""
 
 import pytest
 from runs import ALL_CASES
@@ -35,7 +35,7 @@ def test_bits(dp, tp, sp, tokens, kind, model, tmp_path):
     ranks = Ranks(dp, tp, "round_robin" if kind == "any" else "linear", sp)
     device = f"--device=sim:{dp}"
     copied = bits_of(tmp_path / "copied", model, ranks, tokens, ids, device)
-    ways = {"exact": (), "padded": ("--all-to-all-room=1",)}
+    ways = {"exact": (), "padded": ("--all-to-all-capacity=1",)}
     if not ALL_CASES and (dp, tp, kind) not in ((4, 1, "any"), (4, 1, "nobody")):
         del ways["padded"]
     for name, options in ways.items():
@@ -53,7 +53,7 @@ def test_other_kernels(dtype, tmp_path):
 
 
 def test_router_s_ids(tmp_path):
-    """Ids of a router, which is where rows are; more ranks than kernels through the memory of others are for."""
+    """Ids of a router; more ranks than peer-memory kernels support."""
     model = spec_of(**LAYERS["logits"]) | {"num_experts": 40, "top_k": 2}
     ranks = Ranks(20, 1, "linear")
     assert bits_of(tmp_path / "copied", model, ranks, 3, None, "--device=sim:1") == bits_of(
@@ -61,27 +61,27 @@ def test_router_s_ids(tmp_path):
 
 
 def test_several_runs(tmp_path):
-    """Runs with other inputs and counts one after the other, rows that do not count, ranks without any."""
+    """Runs with other inputs and counts in sequence, padding rows, and ranks without tokens."""
     model = OWNED | {"num_valid_tokens": True}
     inputs = generate(LayerSpec.from_json(model), 24, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 6, "--rank-tokens=0,3,6,1", "--check",
                "--device=sim:2", *OPTIONS, "--exchange=all-to-all", "--compare=3")
     assert done.returncode == 0, done.stdout
-    assert "the same bits of 3 runs more" in done.stdout
+    assert "equal bits in 3 more runs" in done.stdout
 
 
-@pytest.mark.parametrize("room", ["0", "1"])
-def test_micro_batches(room, tmp_path):
-    """Both halves of a batch pack their rows in the same memory, in turn."""
+@pytest.mark.parametrize("capacity", ["0", "1"])
+def test_micro_batches(capacity, tmp_path):
+    """Both halves of a batch pack their rows in the same memory, one after the other."""
     ids = spread_ids("any", 36, 4)
     made = [bits_of(tmp_path / str(least), OWNED, Ranks(4, 1, "linear"), 9, ids, "--device=sim:3",
-                    "--exchange=all-to-all", f"--all-to-all-room={room}", f"--micro-batches-from={least}")
+                    "--exchange=all-to-all", f"--all-to-all-capacity={capacity}", f"--micro-batches-from={least}")
             for least in (0, 1)]
     assert made[0] == made[1]
 
 
 def test_few_rows_go_to_all(tmp_path):
-    """From so many tokens on: with fewer the base moves all rows, and needs no kernel of these."""
+    """The threshold of tokens: with fewer the base moves all rows without these kernels."""
     trace = tmp_path / "trace.json"
     ids = spread_ids("any", 20, 4)
     for least in (5, 6):
@@ -89,25 +89,27 @@ def test_few_rows_go_to_all(tmp_path):
                 "--exchange=all-to-all", f"--all-to-all-from={least}", f"--trace={trace}")
 
 
-@pytest.mark.parametrize(("room", "rows"), [(0.5, 3), (0.01, 1)])
-def test_rows_without_room(room, rows, tmp_path):
-    """Every row goes to the last rank: what has no room is an error, not a wrong result."""
+@pytest.mark.parametrize(("capacity", "rows"), [(0.5, 3), (0.01, 1)])
+def test_rows_beyond_the_capacity(capacity, rows, tmp_path):
+    """Every row goes to the last rank: rows beyond the capacity are an error, not a wrong result."""
     inputs = generate(LayerSpec.from_json(OWNED), 20, 1)
     inputs["topk_ids"] = spread_ids("last rank", 20, 4).astype("int32")
     done = run(tmp_path, OWNED, Ranks(4, 1, "linear"), inputs, 5, "--device=sim:1", *OPTIONS,
-               "--exchange=all-to-all", f"--all-to-all-room={room}")
+               "--exchange=all-to-all", f"--all-to-all-capacity={capacity}")
     assert done.returncode == 1
-    assert f"an all-to-all over dp has 5 rows for one rank, and room for {rows}" in done.stdout, done.stdout
+    message = f"an all-to-all over dp has 5 rows for one rank, more than the capacity of {rows}"
+    assert message in done.stdout, done.stdout
     assert not (tmp_path / "out.safetensors").exists()
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (("--device=host",), "--exchange=all-to-all: nothing of the layer's plan for 'cpu' goes to owners alone"),
-    (("--device=sim", "--all-to-all-room=2", *OPTIONS),
-     "the room of an all-to-all is 2.000000 of a rank's rows; 0 (as many as there are) to 1 is accepted"),
+    (("--device=host",),
+     "--exchange=all-to-all: no collective in the layer's plan for 'cpu' dispatches rows to destination ranks"),
+    (("--device=sim", "--all-to-all-capacity=2", *OPTIONS),
+     "the capacity of an all-to-all is 2.000000 of a rank's rows; 0 (exact sizes) to 1 is accepted"),
     (("--device=sim", "--all-to-all-from=0", *OPTIONS),
-     "an all-to-all from 0 rows on was asked for; 1 or more is accepted"),
-], ids=["host", "room", "rows"])
+     "an all-to-all from 0 rows on was requested; 1 or more is accepted"),
+], ids=["host", "capacity", "rows"])
 def test_refused(options, message, tmp_path):
     inputs = generate(LayerSpec.from_json(OWNED), 8, 1)
     done = run(tmp_path, OWNED, Ranks(4, 1, "linear"), inputs, 2, *options, "--exchange=all-to-all")
@@ -116,7 +118,7 @@ def test_refused(options, message, tmp_path):
 
 
 def test_replicas_are_refused(tmp_path):
-    """Which replica a row takes follows from its number among all."""
+    """The replica of a row follows from its index among all rows."""
     lists = replica_lists(4, 16, 20)
     model = replicas_of(OWNED, 20, 4)
     inputs = generate(LayerSpec.from_json(OWNED), 8, 1)

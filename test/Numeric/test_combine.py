@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""CTAs of sm80.gather_reduce that go on to other tokens, on the simulator.
+"""CTAs of gpu.gather_reduce that process several tokens, on the simulator.
 
-Of layers as small as the other cases each CTA has one token.
+In layers as small as those of the other cases each CTA has one token.
 """
 
 import pytest
@@ -18,10 +18,10 @@ LAYERS = {
     "few_rows": {"placement": LOCAL},
     "f32": {"dtype": "f32", "placement": LOCAL},
     "one_slot": {"top_k": 1, "placement": LOCAL},
-    "two_panels": {"hidden_size": 1032, "placement": LOCAL},
+    "two_column_tiles": {"hidden_size": 1032, "placement": LOCAL},
     "identity": {"num_zero_experts": 8, "top_k": 9, "placement": LOCAL},
     "padding": {"num_valid_tokens": True, "shared_experts": {"intermediate_size": 40}},
-    # More than a warp asks for at a time.
+    # More rows than a warp loads at a time.
     "many_slots": {"num_experts": 48, "top_k": 40, "num_zero_experts": 8},
 }
 

@@ -34,22 +34,22 @@ def nvfp4(matrix, factor):
     blocks = matrix.reshape(rows, -1, 16)
     scales = np.maximum(np.abs(blocks).max(2) / 6 / whole, 2.0**-9).astype(ml_dtypes.float8_e4m3fn)
     steps = scales.astype(np.float64)[..., None] * whole
-    codes = np.abs((blocks / steps)[..., None] - E2M1).argmin(-1).astype(np.uint8)
-    meant = (E2M1[codes] * steps).reshape(rows, columns)
-    codes = codes.reshape(rows, columns)
-    return {".weight": codes[:, 0::2] | codes[:, 1::2] << 4, ".weight_scale": scales, ".weight_scale_2": whole}, meant
+    quantized = np.abs((blocks / steps)[..., None] - E2M1).argmin(-1).astype(np.uint8)
+    meant = (E2M1[quantized] * steps).reshape(rows, columns)
+    quantized = quantized.reshape(rows, columns)
+    return {".weight": quantized[:, 0::2] | quantized[:, 1::2] << 4, ".weight_scale": scales, ".weight_scale_2": whole}, meant
 
 
 def fp8_blocks(matrix):
     """Blocks of 128 x 128, the last ones cut off."""
-    codes, meant = np.zeros(matrix.shape, ml_dtypes.float8_e4m3fn), np.zeros(matrix.shape)
+    quantized, meant = np.zeros(matrix.shape, ml_dtypes.float8_e4m3fn), np.zeros(matrix.shape)
     scales = np.zeros([-(-size // 128) for size in matrix.shape], np.float32)
     for i, j in np.ndindex(*scales.shape):
         at = np.s_[i * 128 : (i + 1) * 128, j * 128 : (j + 1) * 128]
         scales[i, j] = np.abs(matrix[at]).max() / 448
-        codes[at] = matrix[at] / scales[i, j]
-        meant[at] = codes[at].astype(np.float64) * scales[i, j]
-    return {".weight": codes, ".weight_scale": scales}, meant
+        quantized[at] = matrix[at] / scales[i, j]
+        meant[at] = quantized[at].astype(np.float64) * scales[i, j]
+    return {".weight": quantized, ".weight_scale": scales}, meant
 
 
 def run(folder, config, tensors):
@@ -162,7 +162,7 @@ def names(experts):
 EXPERT = BLOCK + "experts.0.gate_proj."
 
 
-# What moe-extract says of names that are not those of the configuration: names alone are enough to find a layer.
+# moe-extract's error for names that do not match the configuration: names alone are enough to find a layer.
 # field-bug: reap-mlx#80, reap-mlx#107, llm-compressor#2864, vllm-ascend#5794, sglang#10440, mlxcel#620
 @pytest.mark.parametrize(
     ("config", "tensors", "message"),

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Launches that route tokens and count or rank their slots, and those that quantize ahead of that, on the simulator:
-the bits are those of launches of their own."""
+"""Launches that route tokens and count or sort their slots, possibly with a quantization ahead, on the simulator:
+bits are those of separate launches."""
 
 import json
 import subprocess
@@ -24,14 +24,14 @@ LOCAL = {"placement": {"local_experts": [199, 0, 64, 63, 100]}}
 ZEROS = {"num_zero_experts": 4}
 VALID = {"num_valid_tokens": True}
 GATE = {"entry": "gate"}
-#: So many that warps have no room for rows, and that a CTA has room for the rows of eight warps.
+#: So many experts that rows do not fit in a warp's registers, and that a CTA's memory has the rows of eight warps.
 STORED = {"num_experts": 1000, "top_k": 3}
-#: Hidden states are quantized: a group and the rest of another per token, or so many that some CTAs do nothing else.
+#: Hidden states are quantized: one group and part of another per token, or so many that some CTAs only quantize.
 FP8 = {"entry": "gate", "hidden_size": 144, "quantization": {"weight": "fp8_block128"}}
 WIDE = FP8 | {"hidden_size": 1680}
-#: Target, tokens, what differs from SPEC, the slots that one launch ranks, kinds of inputs.
+#: Target, tokens, fields that differ from SPEC, the most slots that one launch sorts, kinds of inputs.
 CASES = [
-    # Ranked by the CTA that routes: one token, as many as it has warps, more than these.
+    # Sorted by the CTA that routes: one token, as many tokens as warps, more tokens.
     ("sm_80", 1, {}, None, None),
     ("sm_90a", 16, GATE | MANY, None, None),
     ("sm_90a", 32, {}, None, "ties"),
@@ -41,19 +41,19 @@ CASES = [
     ("sm_80", 30, VALID, None, "padding"),
     ("sm_90a", 12, STORED, None, None),
     ("sm_80", 21, {"routing": HASH}, None, None),
-    # Quantized ahead of it, by one CTA, and by several; not where rows are not in registers.
+    # Quantized ahead, by one CTA and by several; not if rows are not in registers.
     ("sm_90a", 5, FP8, None, None),
     ("sm_90a", 3, WIDE | VALID, None, "padding"),
     ("sm_80", 4, WIDE | GROUPS, None, None),
     ("sm_90a", 2, FP8 | STORED, None, None),
-    # Counted by them: chunks that end within the tokens, one, more of them than there may be of that size.
+    # Counted by the CTAs that route: partial last chunks, one chunk, more chunks than allowed at that size.
     ("sm_90a", 45, {}, 0, None),
     ("sm_80", 5, MANY, 0, None),
     ("sm_90a", 60, VALID, 0, "padding"),
     ("sm_80", 40, GROUPS | GATE, 0, None),
     ("sm_90a", 37, ZEROS, 0, None),
     ("sm_90a", 2101, {}, 0, None),
-    # With as many experts as threads, whose counts are loaded four at once: of chunks before, after, and between.
+    # With as many experts as threads, counts are loaded four at once: for chunks before, after, and between.
     ("sm_90a", 530, {"num_experts": 512}, 0, None),
     ("sm_90a", 17, {"num_experts": 512, "top_k": 10}, 0, "ties"),
 ]
@@ -73,13 +73,13 @@ def test_same_bits(target, tokens, fields, most, hard, tmp_path):
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, hard))
     options = [f"--max-tokens={tokens}"]
     if most is not None:
-        options.append(f"--set=split-ranking.most={most}")
+        options.append(f"--set=split-sort.most={most}")
     fused = "route_0_route_1" + ("" if most is None else "_counts")
     if "quantization" in spec and spec["num_experts"] != STORED["num_experts"]:
         fused = f"hidden_quantized_{fused}"
     outputs = []
-    # Joined products take the simulator long, and are what follows the routing. Launches apart are there to compare
-    # with, for which one schedule will do.
+    # Joined gemms, which follow the routing, are slow on the simulator. Separate launches are only the comparison, for
+    # which one schedule suffices.
     for disabled, seeds in (("join-products", f"0-{SEEDS - 1}"), ("join-products,fuse-routing", "0")):
         more = [f"--disable={disabled}"]
         kernels = launched(case, target, *options, *more)

@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows in order, and columns too: tile.gather_rows by itself, of every width and type, and layers that begin with it.
+"""Permuted rows and columns: tile.gather_rows alone, and layers that start with it.
 
-By itself it is a plan by hand, on the CPU, in the interpreter and on the simulator.
+Alone it has every width and type, in a hand-written plan, on the CPU, in the interpreter and on the simulator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schedules import launched
 from moec.reference import write_tensors
 
 TOKENS, TOP_K = 21, 3
-#: Rows of 37 positions in 4 groups, one of them empty; what is behind them is no row.
+#: Rows of 37 positions in 4 groups, one of them empty; positions behind them have no row.
 OFFSETS = np.array([0, 5, 5, 20, 37], np.int32)
 
 PLAN = """
@@ -41,7 +41,7 @@ tile.kernel @gather(%x: memref<?x{row}>, %o: memref<5xi32>, %s: memref<?xi32>{c_
 
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16,
           "f8E4M3FN": ml_dtypes.float8_e4m3fn}
-#: Columns: pieces of 1 to 16 bytes; a round of a warp and a rest, 8 rounds and some, less than either.
+#: Columns: chunks of 1 to 16 bytes; one round of a warp and a remainder, 8 rounds and some, less than one round.
 ROWS = [("f32", 1), ("f32", 130), ("bf16", 1), ("bf16", 37), ("bf16", 1444), ("bf16", 2880),
         ("f16", 6), ("f16", 4096), ("f8E4M3FN", 5), ("f8E4M3FN", 33), ("f8E4M3FN", 272)]
 DEVICES = {
@@ -53,7 +53,7 @@ DEVICES = {
 
 
 def columns_of(width: int) -> dict[str, str]:
-    """What a plan says about numbers of columns, which may be absent."""
+    """The plan's column indices, which may be absent."""
     kind = f"memref<4x{width}xi32>"
     return {"c_tensor": f'\n  %c = plan.tensor input "c" : {kind}', "c_value": ", %c", "c_type": f", {kind}",
             "c_argument": f", %c: {kind}", "c_clause": f" columns(%c : {kind})"}
@@ -73,7 +73,7 @@ def test_copies(dtype, columns, device, ordered, tmp_path):
                                 **(said if ordered else dict.fromkeys(said, ""))))
     tensors = {"x": rows, "o": OFFSETS, "s": source}
     if ordered:
-        # Of each group an order of its own; what is no column counts as the last one.
+        # Each group has its own order; an invalid column counts as the last one.
         tensors["c"] = np.stack([random.permutation(columns) for _ in OFFSETS[1:]]).astype(np.int32)
         tensors["c"][2, 0], tensors["c"][3, columns // 2] = -3, columns
     write_tensors(inputs, tensors)
@@ -132,7 +132,7 @@ SPEC = {
 }
 #: Scales of 12 bytes per row.
 FP8 = {"hidden_size": 272, "intermediate_size": 144, "quantization": {"weight": "fp8_block128"}}
-#: Most tokens have no row.
+#: Most tokens have no row here.
 FEW_LOCAL = {"num_experts": 24, "placement": {"local_experts": [20, 3]}}
 #: Fields that differ, tokens, more options.
 APART = "--disable=join-products"
@@ -142,25 +142,25 @@ LAYERS = {
     "more": ({}, 90, APART),
     "f16": ({"dtype": "f16", "entry": "gate", "expert_bias": True}, 19, APART),
     "fp8": (FP8, 19, APART),
-    "fp8_rows_on_m": (FP8, 70, APART,
-                      "--config=experts_hidden:tile_rows=16+64 tile_columns=64 stages=4 rows_on_m"),
+    "fp8_no_swap_ab": (FP8, 70, APART,
+                      "--config=experts_hidden:block_m=16+64 block_n=64 stages=4 no_swap_ab"),
     "local": (FEW_LOCAL, 45, APART),
     "nothing_local": (FEW_LOCAL, 1, APART),
-    "queue": ({"intermediate_size": 520}, 60, APART,
-              "--config=experts_hidden:tile_rows=16+32 tile_columns=32 stages=4 queue"),
+    "dynamic_scheduler": ({"intermediate_size": 520}, 60, APART,
+              "--config=experts_hidden:block_m=16+32 block_n=32 stages=4 dynamic_scheduler"),
     "in_order": ({}, 19, APART, "--no-dependent-launches"),
     "offsets": ({}, 19, APART, "--disable=count-ids"),
     "padding": ({"entry": "logits", "num_valid_tokens": True}, 19, APART),
-    # Which would be joined otherwise.
-    "join": ({}, 19, "--config=experts_hidden:tile_rows=16 tile_columns=64 stages=4",
-             "--config=experts_out:tile_rows=16 tile_columns=128 stages=4"),
+    # The gemms would be joined otherwise.
+    "join": ({}, 19, "--config=experts_hidden:block_m=16 block_n=64 stages=4",
+             "--config=experts_out:block_m=16 block_n=128 stages=4"),
 }
 
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layers(layer, runs):
-    """The first product's rows come by maps from what the kernel before it has copied."""
+    """The first gemm reads, by tensor maps, the rows that the kernel before it has copied."""
     fields, tokens, *options = LAYERS[layer]
     case = Case(f"in_order_{layer}", SPEC | fields, tokens=tokens,
                 hard="padding" if layer == "padding" else None)
@@ -175,7 +175,7 @@ def test_layers(layer, runs):
 
 @pytest.mark.parametrize("options", [("--disable=permute-rows",), ()], ids=["never", "auto"])
 def test_option(options):
-    """Of layers as small as these a copy takes longer than it saves; other targets have no maps."""
+    """In layers as small as these a copy does not pay; other targets have no tensor maps."""
     case = Case("in_order_option", SPEC, tokens=19)
     assert "gather_rows" not in launched(case, "sm_90a", *options)
     assert "gather_rows" not in launched(case, "sm_80", "--set=permute-rows.always")

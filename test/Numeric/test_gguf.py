@@ -20,15 +20,16 @@ CHECKPOINTS = ROOT / "test" / "Tools" / "Inputs" / "checkpoints"
     ("block", "fields", "options"),
     [
         ("q8_0", {}, ()),
+        ("nvfp4", {}, ()),
         ("mxfp4", {}, ()),
-        # Blocks of 256 in the first products. Minima, and scales of few elements.
+        # Blocks of 256 in the first gemms. Minima, and small groups.
         ("q4_K", {}, ()),
         ("q5_K", {}, ()),
         ("q6_K", {}, ()),
         ("q4_K", {"dtype": "bf16", "entry": "logits"}, ("--target=sm_90a", "--device=sim:0")),
         ("q5_K", {"dtype": "f16", "entry": "ids"}, ("--target=sm_80", "--device=sim:0")),
         ("q6_K", {"dtype": "bf16", "entry": "ids"}, ("--target=sm_80", "--device=sim:0")),
-        # Scales of either sign, and 0: decoded, and brought into the order of Hopper's tensor cores.
+        # Scales of either sign, and 0: dequantized, and prepacked for Hopper.
         ("q4_0", {}, ()),
         ("q4_0", {"dtype": "bf16", "entry": "logits"}, ("--target=sm_90a", "--device=sim:0")),
     ],
@@ -76,7 +77,7 @@ def write_gguf(path, tensors, keys):
     head += string("general.architecture") + struct.pack("<I", 8) + string("some")
     for key, item in keys.items():
         number, data = value(item)
-        head += string(f"some.{key}") + struct.pack("<I", number) + data
+        head += string(key if "." in key else f"some.{key}") + struct.pack("<I", number) + data
     blobs = b""
     for name, array in tensors.items():
         head += string(f"blk.1.{name}") + struct.pack("<I", array.ndim)
@@ -95,8 +96,8 @@ def sigmoid(x):
 
 
 def run_whole_layer(tmp_path, routing, expected_ids, more, keys=KEYS):
-    """Runs a layer with every part that a block may have; returns the process, and the largest error of its output
-    beside the definition in float64."""
+    """Runs a layer with every tensor that a block may have; returns the process, and the largest error of its output
+    against the definition in float64."""
     rng = np.random.default_rng(3)
 
     def draw(*shape):
@@ -142,7 +143,7 @@ def run_whole_layer(tmp_path, routing, expected_ids, more, keys=KEYS):
 
 
 SIGMOID = {"score": "sigmoid", "renormalize": True, "scale": 2.5}
-#: It chooses other experts than the scores alone.
+#: The bias selects other experts than the scores alone.
 BIAS = np.linspace(-2, 2, EXPERTS, dtype=np.float32)
 
 
@@ -176,3 +177,86 @@ def test_whole_layer_with_hash_table(tmp_path):
 def test_a_layer_that_is_not_the_files_is_refused(more, keys, message, tmp_path):
     done, _ = run_whole_layer(tmp_path, SIGMOID, None, more, KEYS | keys)
     assert done.returncode == 1 and message in done.stderr, done.stdout + done.stderr
+
+
+# field-bug: llama.cpp#19139, ik_llama.cpp#1408, mobius#575
+def test_merged_gate_and_up_in_two_files(tmp_path):
+    rng = np.random.default_rng(5)
+    router, first = rng.standard_normal((4, 32)), rng.standard_normal((4, 48, 32))
+    down, x = rng.standard_normal((4, 32, 24)), rng.standard_normal((TOKENS, 32))
+    router, first, down, x = (array.astype(np.float32) for array in (router, first, down, x))
+    tensors = {"ffn_gate_inp.weight": router, "ffn_gate_up_exps.weight": first, "ffn_down_exps.weight": down}
+    spec = {"moec_spec": 1, "dtype": "f32", "hidden_size": 32, "num_experts": 4, "top_k": 1, "intermediate_size": 24,
+            "activation": {"kind": "silu"}, "routing": {"renormalize": True}}  # fmt: skip
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    save_file({"hidden_states": x}, tmp_path / "x.safetensors")
+    names = [tmp_path / f"model-0000{i}-of-00002.gguf" for i in (1, 2)]
+
+    def run():
+        command = [binary("moe-run"), tmp_path / "spec.json", f"--inputs={names[0]}", f"--tokens={TOKENS}",
+                   f"--hidden-states={tmp_path / 'x.safetensors'}", f"--outputs={tmp_path / 'y.safetensors'}"]  # fmt: skip
+        return subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT)
+
+    for path, own in zip(names, (list(tensors)[:1], list(tensors)[1:]), strict=True):
+        write_gguf(path, {name: tensors[name] for name in own}, {"split.count": 2})
+    done = run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    for t, got in enumerate(load_file(tmp_path / "y.safetensors")["output"]):
+        e = (router @ x[t]).argmax()
+        gate, up = np.split(first[e].astype(np.float64) @ x[t], 2)
+        expected = down[e] @ (silu(gate) * up)
+        assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
+    names[1].unlink()
+    assert f"{names[1]}: is missing" in run().stderr
+
+
+# A layer that states no quantization takes blocks of any kind, another one in each tensor.
+# field-bug: TheTom/llama-cpp-turboquant#45
+@pytest.mark.parametrize("types", [("Q4_K", "Q5_K", "Q6_K"), ("Q5_0", "Q4_1", "IQ4_NL"), ("Q2_K", "Q3_K", "Q5_1"),
+                                   ("IQ4_XS", "TQ1_0", "TQ2_0"), ("NVFP4", "Q4_0", "Q8_0")])  # fmt: skip
+def test_blocks_of_any_kind(types, tmp_path):
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed (pip install gguf)")
+    rng, width = np.random.default_rng(6), 256
+    router, x = (rng.standard_normal((4, width)).astype(np.float32) for _ in range(2))
+    names = ("ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight")
+    tensors, meant = {"ffn_gate_inp.weight": router}, []
+    for name, kind in zip(names, types, strict=True):
+        kind = gguf.GGMLQuantizationType[kind]
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        blocks = rng.integers(0, 256, (4 * width * width // elements, size), dtype=np.uint8)
+        if kind.name == "NVFP4":
+            blocks[:, :4] = rng.integers(0x18, 0x28, (len(blocks), 4))
+        # Scales and minima: f16 numbers near 0.01.
+        for at in SCALES[kind.name]:
+            half = (rng.uniform(0.5, 1, len(blocks)) / 100).astype(np.float16)
+            blocks[:, at : at + 2] = half.view(np.uint8).reshape(-1, 2)
+        tensors[name] = (kind, blocks.reshape(4, width, -1))
+        meant.append(gguf.quants.dequantize(blocks.reshape(4, width, -1), kind).astype(np.float64))
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "some")
+    for name, tensor in tensors.items():
+        kind, data = tensor if isinstance(tensor, tuple) else (None, tensor)
+        writer.add_tensor(f"blk.0.{name}", data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    spec = {"moec_spec": 1, "dtype": "f32", "hidden_size": width, "num_experts": 4, "top_k": 1,
+            "intermediate_size": width, "activation": {"kind": "silu"}, "routing": {"renormalize": True}}  # fmt: skip
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    save_file({"hidden_states": x}, tmp_path / "x.safetensors")
+    command = [binary("moe-run"), tmp_path / "spec.json", f"--inputs={tmp_path / 'model.gguf'}", "--tokens=4",
+               f"--hidden-states={tmp_path / 'x.safetensors'}", f"--outputs={tmp_path / 'y.safetensors'}"]  # fmt: skip
+    done = subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for t, got in enumerate(load_file(tmp_path / "y.safetensors")["output"]):
+        e = (router @ x[t]).argmax()
+        gate, up, down = (matrices[e] for matrices in meant)
+        expected = down @ (silu(gate @ x[t]) * (up @ x[t]))
+        assert np.abs(got - expected).max() < 2e-5 * np.abs(expected).max()
+
+
+#: Offsets of the f16 scale and minimum in a block.
+SCALES = {
+    "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2],
+    "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64], "Q4_0": [0], "Q8_0": [0], "NVFP4": [],
+}  # fmt: skip

@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products whose groups with many rows have a launch of their own, on the simulator.
+"""Gemms whose groups with many rows have a separate launch, on the simulator.
 
-The simulator complains of rows that are read and that neither launch has written.
+The simulator reports reads of rows that neither launch has written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 64, "num_experts": 6,
     "top_k": 1, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
 }
-#: Expert by expert, rows; many are more than four tiles of 8, 33 and up, and a quarter of the tokens.
+#: Rows per expert; many rows are more than four tiles of 8 (33 and up) and a quarter of the tokens.
 SOME = [33, 0, 32, 60, 7, 1]
 ROUTINGS = {
     "some": SOME,
@@ -33,38 +33,38 @@ ROUTINGS = {
     "nothing": [0, 0, 0, 0, 0, 0],
     "few": [0, 3, 0, 5, 0, 1],
 }
-#: What differs, the routing, configs of the two products and of their groups with many rows, more options.
-LOW = ("tile_rows=8 tile_columns=64 stages=4", "tile_rows=8 tile_columns=128 stages=4")
-HIGH = ("tile_rows=16+48 tile_columns=32 stages=5", "tile_rows=32 tile_columns=64 stages=6")
+#: Fields that differ, the routing, configs of the two gemms and of their groups with many rows, more options.
+LOW = ("block_m=8 block_n=64 stages=4", "block_m=8 block_n=128 stages=4")
+HIGH = ("block_m=16+48 block_n=32 stages=5", "block_m=32 block_n=64 stages=6")
 WIDE = {"intermediate_size": 520, "hidden_size": 136}
 FP8 = {"hidden_size": 272, "intermediate_size": 256, "quantization": {"weight": "fp8_block128"}}
 LAYERS = {
     **{routing: ({}, rows, LOW, HIGH) for routing, rows in ROUTINGS.items()},
-    # By offsets; of many groups a lane has several.
+    # By offsets; with many groups a lane has several.
     "offsets": ({}, SOME, LOW, HIGH, "--disable=count-ids"),
     "many_groups": ({"num_experts": 70}, [0] * 31 + SOME + [0] * 33, LOW, HIGH, "--disable=count-ids"),
     "one_group": ({"num_experts": 1}, [50], LOW, HIGH, "--disable=count-ids"),
     "one_low_group": ({"num_experts": 1}, [32], LOW, HIGH, "--disable=count-ids"),
-    # One counter after the other is set back by its last tile, and by none where there are none.
-    "queue": (WIDE, SOME, [f"{config} queue" for config in LOW], [f"{config} queue" for config in HIGH]),
-    "queue_one": (WIDE, ROUTINGS["one"], [f"{config} queue" for config in LOW],
-                  [f"{config} queue" for config in HIGH]),
-    "queue_none": (WIDE, ROUTINGS["none"], [f"{config} queue" for config in LOW],
-                   [f"{config} queue" for config in HIGH]),
+    # The last tile of each launch resets the counter; a launch without tiles leaves it unchanged.
+    "dynamic_scheduler": (WIDE, SOME, [f"{config} dynamic_scheduler" for config in LOW], [f"{config} dynamic_scheduler" for config in HIGH]),
+    "dynamic_scheduler_one": (WIDE, ROUTINGS["one"], [f"{config} dynamic_scheduler" for config in LOW],
+                  [f"{config} dynamic_scheduler" for config in HIGH]),
+    "dynamic_scheduler_none": (WIDE, ROUTINGS["none"], [f"{config} dynamic_scheduler" for config in LOW],
+                   [f"{config} dynamic_scheduler" for config in HIGH]),
     "in_order": ({}, SOME, LOW, HIGH, "--set=permute-rows.always"),
     "raster_groups": (WIDE, ROUTINGS["one"], LOW, [f"{config} l2_rows=48" for config in HIGH]),
     "not_dependent": ({}, SOME, LOW, HIGH, "--no-dependent-launches"),
     "bias": ({"dtype": "f16", "expert_bias": True}, SOME, LOW, HIGH),
-    # As they are chosen for llama4_maverick at up to 8192 tokens.
+    # The choice for llama4_maverick at up to 8192 tokens.
     "chosen": ({"hidden_size": 264, "intermediate_size": 136}, [3, 353, 70, 0, 9],
-               ("tile_rows=32+72+88 tile_columns=128 stages=5 l2_rows=1952 queue", "tile_rows=16+40+80 tile_columns=256 stages=5 l2_rows=1216 queue"),
-               ("tile_rows=152 tile_columns=128 stages=4 l2_rows=1952 queue", "tile_rows=160 tile_columns=256 stages=4 l2_rows=1216 queue"),
+               ("block_m=32+72+88 block_n=128 stages=5 l2_rows=1952 dynamic_scheduler", "block_m=16+40+80 block_n=256 stages=5 l2_rows=1216 dynamic_scheduler"),
+               ("block_m=152 block_n=128 stages=4 l2_rows=1952 dynamic_scheduler", "block_m=160 block_n=256 stages=4 l2_rows=1216 dynamic_scheduler"),
                "--set=permute-rows.always"),
     # The first one quantizes its results.
-    "quantized": (FP8, SOME, ("tile_rows=8 tile_columns=128 stages=3 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
-                  ("tile_rows=16+64 tile_columns=128 stages=3 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
-    "apart": (FP8, SOME, ("tile_rows=8 tile_columns=64 stages=4 rows_on_m=false", "tile_rows=8 tile_columns=128 stages=4 rows_on_m=false"),
-              ("tile_rows=64 tile_columns=64 stages=4 rows_on_m", "tile_rows=40 tile_columns=128 stages=4 rows_on_m=false")),
+    "quantized": (FP8, SOME, ("block_m=8 block_n=128 stages=3 no_swap_ab=false", "block_m=8 block_n=128 stages=4 no_swap_ab=false"),
+                  ("block_m=16+64 block_n=128 stages=3 no_swap_ab", "block_m=40 block_n=128 stages=4 no_swap_ab=false")),
+    "apart": (FP8, SOME, ("block_m=8 block_n=64 stages=4 no_swap_ab=false", "block_m=8 block_n=128 stages=4 no_swap_ab=false"),
+              ("block_m=64 block_n=64 stages=4 no_swap_ab", "block_m=40 block_n=128 stages=4 no_swap_ab=false")),
 }
 KERNELS = ("experts_hidden", "experts_out", "experts_hidden_large_groups", "experts_out_large_groups")
 
@@ -104,23 +104,23 @@ def test_layers(layer, tmp_path):
 
 
 def test_option():
-    """Of layers as small as these a launch takes longer than it saves; who asks for none gets none."""
+    """In layers as small as these another launch does not pay; without forced configs there is none."""
     case = Case("large_groups_option", SPEC, tokens=80)
     forced = (f"--config=experts_hidden:{LOW[0]}", f"--config=experts_hidden_large_groups:{HIGH[0]}")
     assert "experts_hidden_large_groups" not in launched(case, "sm_90a", "--max-tokens=80")
     assert "experts_hidden_large_groups" in launched(case, "sm_90a", "--max-tokens=80", *forced)
     assert "experts_hidden_large_groups" not in launched(case, "sm_90a", "--max-tokens=80", "--disable=split-large-groups", *forced)
-    # Such products are one kernel, but for that.
+    # Without the split these gemms would be joined.
     low = [f"--config={kernel}:{config}" for kernel, config in zip(KERNELS, LOW)]
     assert "experts_hidden_experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low)
     assert "experts_out" in launched(case, "sm_90a", "--max-tokens=80", *low, forced[1])
-    # No group can have so many.
+    # No group can have so many rows.
     case = Case("large_groups_option", SPEC, tokens=32)
     assert "experts_hidden_large_groups" not in launched(case, "sm_90a", "--max-tokens=32", *forced)
 
 
-#: Groups with up to 3 rows have another launch than those with 4 or more: fewer than a kernel's own choice would be,
-#: for ids that the lanes of a warp have.
+#: Groups with up to 3 rows and those with 4 or more have separate launches. The limit is lower than the compiler's
+#: choice, for ids that fit the lanes of a warp.
 PLAN = """
 plan.program @layer max_tokens 64 {{
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x64xbf16>
@@ -142,7 +142,7 @@ plan.program @layer max_tokens 64 {{
 }}
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<6xi32>, %p: memref<?x2xi32>,
     %s: memref<?xi32>, %v: memref<?x1xf32>, %t: i64) {{
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
     outs(%o, %p, %s, %v : memref<6xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {{num_experts = 5 : i64}}
   tile.return
 }}
@@ -158,7 +158,7 @@ LAUNCH = """
 KERNEL = """
 tile.kernel @{name}(%x: memref<?x64xbf16>, %w: memref<5x64x64xbf16>, %o: memref<6xi32>, %s: memref<?xi32>,
     %i: memref<?x2xi32>, %h: memref<?x64xbf16>, %t: i64) {{
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<5x64x64xbf16>) offsets(%o : memref<6xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<5x64x64xbf16>) offsets(%o : memref<6xi32>)
     source(%s : memref<?xi32>) schedule(ids = %i : memref<?x2xi32>) outs(%h : memref<?x64xbf16>) epilogue {{
     ^bb0(%a: f32):
       tile.yield %a : f32
@@ -172,7 +172,7 @@ SHARED = {"low": ", group_rows = #tile.group_rows<max = 3>", "middle": ", group_
 
 @pytest.mark.parametrize("tokens", [1, 5, 16, 17, 60])
 def test_plans(tokens, tmp_path):
-    """Three launches that share groups have the bits of one that takes all."""
+    """Three launches that divide the groups have the bits of one launch for all."""
     random = np.random.default_rng(tokens)
     inputs = tmp_path / "in.st"
     write_tensors(inputs, {

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Logits at the ends: so large that a difference of 100 is none, or of scores that are subnormal numbers."""
+"""Extreme logits: so large that a difference of 100 is rounded away, or with subnormal scores."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from safetensors import safe_open
 from moec.reference import LayerSpec, check, generate, write_tensors
 
 TARGETS = {"cpu": (), "sm_80": ("--target=sm_80", "--device=sim"), "sm_90a": ("--target=sm_90a", "--device=sim")}
-#: Few experts are held by lanes, 300 are several per lane.
+#: With few experts each lane has at most one, with 300 several.
 EXPERTS = (2, 40, 300)
 
 
@@ -44,7 +44,7 @@ def run(folder, model, spec, tensors, target):
     return found
 
 
-#: What a score is, and the shares of exp(-95) and exp(-95.3), or of their roots.
+#: The score function, and the shares of exp(-95) and exp(-95.3), or of their roots.
 SMALL_SCORES = {
     "sigmoid": ({"score": "sigmoid"}, (0.574443, 0.425557)),
     "weight": ({"score": "identity", "weight": "sigmoid"}, (0.574443, 0.425557)),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The levels above the kernels, executed on the inputs of numeric cases: those with each feature (every night, all).
 
-The first level that disagrees with the reference names the passes to look at.
+The first level that disagrees with the reference shows which passes to suspect.
 """
 
 import pytest

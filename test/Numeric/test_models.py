@@ -23,14 +23,14 @@ def _config(path):
 
 
 def _kind(path) -> tuple:
-    """What the layers of a family have in one format, whatever their sizes."""
+    """Properties that layers of a family share in one format, whatever their sizes."""
     config = _config(path)
     quantization = config.get("quantization_config") or {}
     return config["model_type"], quantization.get("quant_method"), bool(config.get("n_group", 1) > 1)
 
 
 def _smallest() -> list:
-    """The model of each kind whose experts are smallest; every night all."""
+    """The model of each kind with the smallest experts; all in the nightly run."""
     found = {}
     for path in MODELS:
         config = _config(path)

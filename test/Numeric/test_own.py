@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The layers of examples/own, whose activation, routing or weight format nobody has: against NumPy."""
+"""The layers of examples/own, whose activation, routing or weight format no model has, against NumPy."""
 
 import subprocess
 
@@ -55,7 +55,7 @@ def own_route(logits: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def experts(x, ids, weights, w13, w2, activation) -> np.ndarray:
-    """Of a layer in bf16: what is between the products is rounded."""
+    """For a bf16 layer: values between the gemms are rounded."""
     out = np.zeros_like(x)
     for token, slot in np.ndindex(ids.shape):
         expert = ids[token, slot]
@@ -97,17 +97,17 @@ def of_weight_format(rng):
     decoded = {}
     for name in ("experts.w13", "experts.w2"):
         *lead, width = tensors[name].shape
-        codes = rng.integers(0, 16, (*lead, width), dtype=np.uint8)
+        quantized = rng.integers(0, 16, (*lead, width), dtype=np.uint8)
         scale = bf16(rng.uniform(0.1, 0.3, (*lead, width // 32)))
-        tensors[name] = (codes[..., ::2] | codes[..., 1::2] << 4).view(np.int8)
+        tensors[name] = (quantized[..., ::2] | quantized[..., 1::2] << 4).view(np.int8)
         tensors[f"{name}_scale"] = scale
-        decoded[name] = LOG4[codes] * np.repeat(scale.astype(float), 32, axis=-1)
+        decoded[name] = LOG4[quantized] * np.repeat(scale.astype(float), 32, axis=-1)
     x, gate = tensors["hidden_states"].astype(float), tensors["gate.weight"].astype(float)
     ids, weights = softmax_of_two(x @ gate.T)
     return tensors, ids, weights, experts(x, ids, weights, *decoded.values(), silu)
 
 
-#: What the types that tensors may have are called in IR.
+#: Names in IR of the types that tensors may have.
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 #: An example, and the type that its tensors have in place of bf16. Decoders are others for each.
 CASES = [(of_activation, "bf16"), (of_routing, "bf16"), *((of_weight_format, dtype) for dtype in DTYPES)]

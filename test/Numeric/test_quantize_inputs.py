@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products on Hopper that quantize their own rows, on the simulator: bits are those of a launch that quantizes."""
+"""Hopper gemms that quantize their input rows, on the simulator: bits are those of a separate quantization launch."""
 
 import pytest
 from cases import Case
@@ -18,27 +18,27 @@ SPEC = {
     "intermediate_size": 144, "routing": {}, "activation": {"kind": "silu"}, "expert_bias": True,
     "quantization": E4M3,
 }
-#: The second product's config where it is not chosen: rows that threads copy, and tiles that no CTA draws.
-THREADS = "--config=experts_out:tile_rows=16+32 tile_columns=64 stages=4 map_rows=false"
-ORDERED = "--config=experts_out:tile_rows=16+32 tile_columns=128 stages=4 queue=false"
-QUEUED = "--config=experts_out:tile_rows=8+16 tile_columns=128 stages=4 queue"
-#: Fields that differ, tokens, options, and what is asked of ids.
+#: Forced configs of the second gemm: rows copied by threads, and a static tile scheduler.
+THREADS = "--config=experts_out:block_m=16+32 block_n=64 stages=4 map_rows=false"
+ORDERED = "--config=experts_out:block_m=16+32 block_n=128 stages=4 dynamic_scheduler=false"
+DYNAMIC = "--config=experts_out:block_m=8+16 block_n=128 stages=4 dynamic_scheduler"
+#: Fields that differ, tokens, options, and requirements on ids.
 FORMS = {
     "counted_ids": ({}, 20, (), None),
     "offsets": ({}, 20, ("--disable=count-ids",), None),
     "threads": ({}, 20, (THREADS,), None),
     "threads_offsets": ({}, 20, (THREADS, "--disable=count-ids"), None),
     "ordered": ({}, 20, (ORDERED,), None),
-    "queued": ({"num_experts": 4}, 90, (QUEUED,), None),
+    "dynamic": ({"num_experts": 4}, 90, (DYNAMIC,), None),
     "one_token": ({}, 1, (), None),
     "no_tokens": ({}, 0, (), None),
     "empty_experts": ({}, 20, (), "empty_experts"),
     "nan": ({}, 9, (), "nan_hidden"),
-    # Vectors past a row's end, and no second row beside one.
+    # Vectors past a row's end, and an odd row without a second one.
     "rests": ({"intermediate_size": 400}, 9, (), None),
     "long_rows": ({"intermediate_size": 2048, "num_experts": 2, "top_k": 1}, 3, (), None),
     "int8": ({"quantization": INT8}, 20, (), None),
-    # Codes that are kept as bf16, of whole units of weights.
+    # Activations kept as bf16, with whole packed tiles of weights.
     "kept": ({"quantization": KEPT, "intermediate_size": 192}, 20, (), None),
     "kept_int8": ({"quantization": KEPT | {"activation": INT8["activation"]}, "intermediate_size": 192}, 20, (), "nan_hidden"),
     "kept_given": ({"quantization": KEPT | {"activation": STATIC["activation"]}, "intermediate_size": 192}, 20,

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A product that quantizes its results has the bits of one with a kernel behind it, on the simulator."""
+"""A gemm that quantizes its results has the bits of one with a separate quantization kernel, on the simulator."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from schedules import launched
 
 from moec.reference import LayerSpec, generate, write_tensors
 
-#: Two groups of columns, whose depth has part of a block.
+#: Two groups of columns, with a partial block in K.
 SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 272, "num_experts": 4,
     "top_k": 2, "intermediate_size": 256, "routing": {}, "activation": {"kind": "silu"},
@@ -21,7 +21,7 @@ SPEC = {
 }
 NO_GATE = {"activation": {"kind": "relu2_no_mul"}}
 BIASED = {"expert_bias": True, "gate_up_order": "interleaved"}
-#: Tokens, what differs from SPEC, heights: with rows on M those of 64 and 128, else all of them.
+#: Tokens, what differs from SPEC, values of BLOCK_M: with rows on M those of 64 and 128, else all of them.
 CASES = [
     (1, {}, "8", False),
     (40, {}, "16+40", False),
@@ -31,7 +31,7 @@ CASES = [
     (150, BIASED, "24+64+128", True),
     (150, NO_GATE, "16+64+128", True),
 ]
-#: Scales that are given: usual ones, and those whose quotients are below or above all codes or whose reciprocal is no
+#: Scales that are given: usual ones, and those whose quotients are below or above all quantized values or whose reciprocal is no
 #: normal f32. The fields of CASES, with one of them.
 SCALES = (0.031, 1e-41, 3e38)
 E4M3 = {"quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
@@ -48,21 +48,21 @@ GIVEN = [
     (60, INT8 | {"dtype": "f16"}, "64", True, SCALES[2]),
     (150, E4M3 | BIASED, "24+64+128", True, SCALES[0]),
     (150, INT8 | NO_GATE, "16+64+128", True, SCALES[1]),
-    # Weights decoded in registers.
+    # Weights dequantized in registers.
     (40, MXFP4, "8+16", False, SCALES[0]),
 ]
 
 
 def make_inputs(spec, tokens, path, scale=None):
-    """Some slots without an expert; rows of zeros, of tiny and huge numbers, with NaN and infinity. What the second
-    product's rows are divided by is given, or found."""
+    """Some slots without an expert; rows of zeros, of tiny and huge numbers, with NaN and infinity. The scale of the
+    second gemm's rows is static or computed."""
     tensors = generate(LayerSpec.from_json(spec), tokens, 1, None)
     if scale is not None:
         tensors["experts.w2_input_scale"][...] = scale
     ids, hidden = tensors["topk_ids"], tensors["hidden_states"]
     if tokens > 20:
         ids[::7, 0] = -1
-        # One expert has most rows: tiles of all heights, and rests.
+        # One expert has most rows: tiles with all values of BLOCK_M, and partial ones.
         ids[: tokens // 2, 1] = 2
         hidden[3::16] = 0
         hidden[4::16] *= type(hidden[0, 0])(1e-4)
@@ -74,20 +74,20 @@ def make_inputs(spec, tokens, path, scale=None):
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(
-    ("tokens", "fields", "tile_rows", "rows_on_m", "scale"), [(*case, None) for case in CASES] + GIVEN,
+    ("tokens", "fields", "block_m", "no_swap_ab", "scale"), [(*case, None) for case in CASES] + GIVEN,
     ids=lambda value: "-".join(value) or "plain" if isinstance(value, dict) else str(value),
 )
-def test_same_bits(tokens, fields, tile_rows, rows_on_m, scale, tmp_path):
+def test_same_bits(tokens, fields, block_m, no_swap_ab, scale, tmp_path):
     spec = SPEC | fields
     model, inputs = tmp_path / "model.json", tmp_path / "in.safetensors"
     model.write_text(json.dumps(spec))
     make_inputs(spec, tokens, inputs, scale)
     options = [
         f"--max-tokens={tokens}",
-        f"--config=experts_hidden:tile_rows={tile_rows} tile_columns=128 stages=3 rows_on_m={str(rows_on_m).lower()}",
+        f"--config=experts_hidden:block_m={block_m} block_n=128 stages=3 no_swap_ab={str(no_swap_ab).lower()}",
     ]
     kernels, outputs = [], []
-    # What is compared with needs one schedule.
+    # The reference run needs one schedule.
     for extra, seeds in (([], f"0-{SEEDS - 1}"), (["--disable=quantize-results"], "0")):
         kernels.append(launched(Case("quantized", spec, tokens), "sm_90a", *options, *extra))
         path = tmp_path / f"out{len(outputs)}.safetensors"

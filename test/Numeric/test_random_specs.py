@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A few random specs (scripts/random-specs draws more), and what draws and shrinks them."""
+"""A few random specs (scripts/random-specs draws more), and tests of drawing and shrinking."""
 
 import random
 import types
@@ -15,10 +15,10 @@ from verdicts import SCHEMA, TARGETS, Verdict, judge, judge_readers, options_for
 
 SEED = 29
 DRAWS = [draw(SEED, index) for index in range(60 if ALL_CASES else 24)]
-#: On simulated GPUs every other draw, one after the other on either.
+#: Every other draw runs on a simulated GPU, with alternating targets.
 RUNS = [(case, "cpu") for case in DRAWS] + [
     (case, TARGETS[1 + index % 2]) for index, case in enumerate(DRAWS[::2])]
-#: Features that no small case has, and operands that are one of very many.
+#: Features that no small case has, and operands that are one of very many combinations.
 NOT_DRAWN = {"num_experts of 6200 and more", "top_k of 1024", "256 and more", *FORMATS}
 
 
@@ -33,7 +33,7 @@ def test_random_spec(case, target, options, runs):
 
 @pytest.mark.parametrize("index", range(len(DRAWS)))
 def test_readers(index):
-    """Whatever is legal is so for all; whatever is not is refused by all but the schema."""
+    """Legal specs are accepted by all readers; illegal ones are refused by all but the schema."""
     case, rng = DRAWS[index], random.Random(f"{SEED} {index}")
     verdict = judge_readers(case.model, legal=True)
     assert verdict.is_good, f"{case.model}\n{verdict.text}"
@@ -68,7 +68,7 @@ def test_what_does_not_fail_again_is_reported_as_it_failed(monkeypatch):
 
 
 def test_shrink():
-    """What is left of a case is what it fails by."""
+    """A shrunk case keeps only the fields that make it fail."""
     case = next(case for case in map(lambda index: draw(SEED, index), range(1000))
                 if case.model.get("expert_bias") and "shared_experts" in case.model and case.tokens > 8)
     small = shrink(case, lambda trial: trial.model.get("expert_bias", False) and trial.tokens > 2)

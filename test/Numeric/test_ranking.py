@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rankings in two launches, of few slots too, on the simulator: the bits are those of one launch."""
+"""Sorts by expert in two launches, with few slots too, on the simulator: bits are those of one launch."""
 
 import json
 import subprocess
@@ -21,15 +21,15 @@ LOCAL = {"placement": {"local_experts": [199, 0, 64, 63, 100]}}
 ZEROS = {"entry": "logits", "num_zero_experts": 4, "routing": {"score": "softmax"}}
 VALID = {"entry": "logits", "num_valid_tokens": True, "routing": {"score": "softmax"}}
 FP8 = {"hidden_size": 128, "intermediate_size": 128, "quantization": {"weight": "fp8_block128"}}
-#: Target, tokens, what differs from SPEC, the ranking's config, kinds of inputs.
+#: Target, tokens, fields that differ from SPEC, the sort's config, kinds of inputs.
 CASES = [
     ("sm_80", 0, {}, "tokens_per_cta=4", None),
     ("sm_80", 1, {}, "tokens_per_cta=4", None),
     ("sm_80", 50, {}, "threads=64 tokens_per_cta=4", "minus_one_ids"),
-    # Chunks on no multiple of anything; more of them than there may be of that size.
+    # Unaligned chunks; more chunks than allowed at that size.
     ("sm_90a", 97, MANY, "tokens_per_cta=7", "out_of_range_ids"),
     ("sm_90a", 300, {}, "tokens_per_cta=1", "one_expert"),
-    # Panels of experts, and threads that have no part of the counts.
+    # More experts than counters, and threads without counts.
     ("sm_80", 60, MANY, "threads=160 tokens_per_cta=5 experts_at_once=33", None),
     ("sm_80", 60, MANY | LOCAL, "tokens_per_cta=5", "minus_one_ids"),
     ("sm_90a", 40, ZEROS, "tokens_per_cta=3", None),
@@ -55,9 +55,9 @@ def test_same_bits(target, tokens, fields, config, hard, tmp_path):
     if target == "sm_90a":
         options.append("--disable=join-products")
     outputs = []
-    # What is compared with needs one schedule.
+    # The reference run needs one schedule.
     for counted, seeds in ((True, f"0-{SEEDS - 1}"), (False, "0")):
-        more = [*options, "--set=split-ranking.most=0" if counted else "--disable=split-ranking"]
+        more = [*options, "--set=split-sort.most=0" if counted else "--disable=split-sort"]
         kernels = launched(case, target, *more)
         # Without a slot there is nothing to count.
         assert (f"{kernel}_counts" in kernels) == (counted and tokens > 0)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Layers over several ranks, which are threads of one process, against the layer on one rank.
 
-Tensors are those of all groups of ranks together, so that the reference knows nothing of ranks.
+Tensors are those of all groups of ranks together, so that the reference does not need to know ranks.
 """
 
 import dataclasses
@@ -110,8 +110,8 @@ def test_meshes(dp, tp, experts, tmp_path):
     verify(tmp_path, spec_of(shared_experts={"intermediate_size": 32}), Ranks(dp, tp, experts))
 
 
-#: Blocks of 128 are in two parts of 256 rows; of tokens' scales each rank has those of its part, which the
-#: reference knows nothing of.
+#: Blocks of 128 divide the two slices of 256 rows. Each rank computes token scales for its own slice, unlike the
+#: reference.
 SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channel": None}
 
 
@@ -136,7 +136,7 @@ def test_columns_of_a_group_s_rows(experts, tmp_path):
 @pytest.mark.parametrize(("dp", "pcp", "tp", "sp"),
                          [(1, 2, 1, False), (1, 2, 2, False), (2, 2, 2, True), (2, 4, 1, False)])
 def test_prefill_context_parallel(dp, pcp, tp, sp, experts, tmp_path):
-    """Ranks that share a prompt have tokens of their own, and the bits of as many groups that do not."""
+    """Ranks that share a prompt have separate tokens, and the bits of as many groups that share none."""
     model = spec_of(shared_experts={"intermediate_size": 32})
     made = []
     for name, ranks in (("pcp", Ranks(dp, tp, experts, sp, pcp)), ("dp", Ranks(dp * pcp, tp, experts, sp))):
@@ -147,7 +147,7 @@ def test_prefill_context_parallel(dp, pcp, tp, sp, experts, tmp_path):
     assert made[0] == made[1]
 
 
-#: Fields of layers with zero experts, whose rows they read in many ways.
+#: Fields of layers with zero experts, which read rows in many ways.
 ZEROS = {
     "logits": {},
     "ids": {"entry": "ids", "dtype": "bf16"},
@@ -166,7 +166,8 @@ def with_zeros(fields: dict) -> dict:
     return spec_of(**{"num_zero_experts": 8, "top_k": 4} | fields)
 
 
-#: Of fp8_channel ranks with a part of each expert have a scale each for their part of a row, as no single rank has.
+#: With fp8_channel, ranks with slices of each expert have separate scales for their slices of a row, unlike a single
+#: rank.
 @pytest.mark.pairs
 @pytest.mark.parametrize(("layer", "experts"), [
     *((layer, "linear") for layer in ZEROS), *((layer, None) for layer in ZEROS if layer != "fp8_channel")])
@@ -181,7 +182,7 @@ def test_zero_experts(dp, tp, sp, layer, experts, tmp_path):
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
 def test_zero_experts_of_padding(dp, tp, sp, entry, layer, tmp_path):
-    """Rows that do not count are zero, whatever their ids are: by a number, and by a mask."""
+    """Padding rows are zero, whatever their ids are: by a number, and by a mask."""
     model = with_zeros(ZEROS[layer] | {"entry": entry, "num_valid_tokens": True, "padding_mask": True})
     ranks = Ranks(dp, tp, "round_robin", sp)
     rows = 5
@@ -203,7 +204,7 @@ def test_zero_experts_of_padding(dp, tp, sp, entry, layer, tmp_path):
 
 @pytest.mark.parametrize("spread", ["all", "none", "odd", "wrong"])
 def test_zero_experts_of_some_tokens(spread, tmp_path):
-    """All slots, none, every second, and ids of no expert behind those of zero experts."""
+    """All slots, none, every second, and invalid ids behind those of zero experts."""
     model = with_zeros({"entry": "ids"})
     rng = np.random.default_rng(1)
     real, zero = rng.integers(0, 16, (24, 4)), rng.integers(16, 24, (24, 4))
@@ -236,7 +237,7 @@ def test_zero_experts_simulated(dp, tp, sp, target, layer, tmp_path):
 
 
 def distributions(rng: np.random.Generator, tokens: int, experts: int, top_k: int, ranks: int):
-    """Where 40 batches send their tokens."""
+    """Routings of 40 batches."""
     def draw(weights):
         return np.stack([rng.choice(experts, top_k, replace=False, p=weights / weights.sum()) for _ in range(tokens)])
 
@@ -250,7 +251,7 @@ def distributions(rng: np.random.Generator, tokens: int, experts: int, top_k: in
     for expert in (0, experts - 1):
         yield np.full((tokens, top_k), expert)
     for share in (0.25, 0.5, 0.75, 1.0):
-        # Slots that name nobody.
+        # Slots without an expert.
         ids = draw(np.ones(experts))
         yield np.where(rng.random(ids.shape) < share, -1, ids)
     for bad in (experts, 2**31 - 1, -(2**31)):
@@ -262,7 +263,7 @@ def distributions(rng: np.random.Generator, tokens: int, experts: int, top_k: in
         yield (first + np.arange(top_k) * per_rank + np.zeros((tokens, 1), int)) % experts
 
 
-#: Each batch on one number of ranks; on all of them every night.
+#: Each batch runs on one number of ranks, in the nightly run on all.
 BATCHES = [(ranks, number) for i, ranks in enumerate((2, 4, 8, 16)) for number in range(40)
            if ALL_CASES or number % 4 == i]
 
@@ -286,7 +287,7 @@ def test_few_tokens(tokens, ranks, tmp_path):
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize("counts", ["0,3,7,1", "0,0,0,0", "7,0,0,0"])
 def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
-    """Rows of ranks that have fewer are padding: zero, and nobody's work."""
+    """Rows of ranks with fewer tokens are padding: zero and not computed."""
     model = spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32})
     inputs = generate(read_spec(model), 28, 3)
     if entry == "gate":
@@ -303,13 +304,13 @@ def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
 
 @pytest.mark.parametrize(("dp", "tp"), [(2, 2), (4, 1)])
 def test_many_runs_and_times_of_parts(dp, tp, tmp_path):
-    """Four inputs take turns in 230 runs, and what was gathered before serves kernels that run alone."""
+    """Four inputs alternate in 230 runs, and kernels measured alone use the data gathered before."""
     model = spec_of(**LAYERS["fp8_block"])
     inputs = generate(read_spec(model), 6 * dp, 3)
     done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 6, "--check", "--compare=230", "--repeat=3",
                "--times-at=1,6")
     assert done.returncode == 0, done.stdout
-    assert "the same bits of 230 runs more" in done.stdout
+    assert "equal bits in 230 more runs" in done.stdout
     rows = re.findall(r"^ +(\d)  (\w+) +3 +(\d+\.\d+) +(\d+\.\d+)$", done.stdout, re.MULTILINE)
     parts = ["layer", "compute", "exchange", "dispatch", "combine"]
     assert [(tokens, name) for tokens, name, *_ in rows] == [(tokens, name) for tokens in "16" for name in parts]
@@ -338,7 +339,7 @@ def test_few_tokens_in_parts(tokens, tmp_path):
 
 
 def split(tokens: int, parts: int, rows: int) -> str:
-    """How many of so many tokens each part has, which is full but for the last ones."""
+    """Valid tokens of each part; all but the last parts are full."""
     return ",".join(str(min(max(tokens - part * rows, 0), rows)) for part in range(parts))
 
 
@@ -347,14 +348,14 @@ def split(tokens: int, parts: int, rows: int) -> str:
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp", "tokens"), [(1, 2, 5), (1, 4, 5), (2, 2, 7), (1, 8, 9), (2, 4, 3)])
 def test_tokens_that_do_not_divide(dp, tp, tokens, entry, layer, tmp_path):
-    """Each group has so many tokens, in parts of the same number of rows: what is left over is padding."""
+    """Each group has this number of tokens, in parts of equal size; remaining rows are padding."""
     fields = {"routed": {}, "shared": {"shared_experts": {"intermediate_size": 32, "gate": "sigmoid"}},
               "latent": {"latent_size": 32, "shared_experts": {"intermediate_size": 32}}}[layer]
     model = spec_of(entry=entry, num_valid_tokens=True, **fields)
     rows = -(-tokens // tp)
     counts = ",".join([split(tokens, tp, rows)] * dp)
     inputs = generate(read_spec(model), rows * dp * tp, 3)
-    # What nobody may read.
+    # Rows that no rank may read.
     hidden = inputs["hidden_states"].reshape(dp * tp, rows, -1)
     for part, count in zip(hidden, map(int, counts.split(","))):
         part[count:] = np.nan
@@ -383,7 +384,7 @@ def replicas_of(model: dict, physical: int, most: int) -> dict:
 
 
 def replica_lists(ranks: int, experts: int, physical: int) -> list[list[int]]:
-    """Each expert somewhere, the first ones on several ranks, no rank in order."""
+    """Each expert on some rank, the first ones on several, in no order."""
     each = physical // ranks
     lists = [[] for _ in range(ranks)]
     for number in range(physical):
@@ -408,8 +409,8 @@ REPLICAS = [(2, 1, 20, 4), (1, 2, 20, 2), (4, 1, 24, 4), (2, 2, 32, 2), (8, 1, 2
 @pytest.mark.parametrize(("dp", "tp", "physical", "most"), REPLICAS)
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 def test_replicas(entry, dp, tp, physical, most, tmp_path):
-    """Every physical expert has weights of its own here, so that which one a token takes is seen: that of its number
-    among the tokens of all groups."""
+    """Every physical expert has different weights here, so that the output shows which one a token uses: it follows
+    from the token's index among all groups' tokens."""
     model = replicas_of(spec_of(entry=entry, shared_experts={"intermediate_size": 32}), physical, most)
     verify(tmp_path, model, Ranks(dp, tp, "linear"), tokens=7)
 
@@ -441,7 +442,7 @@ def test_replicas_by_list(dp, tp, physical, most, tmp_path):
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp"), [(1, 2), (2, 2)])
 def test_replicas_of_parts(dp, tp, entry, tmp_path):
-    """Replicas are chosen for the rows of all ranks that each have a part of their group's tokens."""
+    """Replicas are chosen for the rows of all ranks, with sequence parallelism."""
     model = replicas_of(spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32}), 24, 3)
     inputs = generate(read_spec(model), 4 * dp * tp, 3)
     counts = ",".join([split(5, tp, 4)] * dp)
@@ -457,7 +458,7 @@ def test_replicas_of_layers(layer, tmp_path):
 
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 def test_replicas_with_padding(entry, tmp_path):
-    """Padding is left out on the rank whose it is, ahead of the choice of a replica."""
+    """Padding is excluded on its own rank, before replicas are chosen."""
     model = replicas_of(spec_of(entry=entry, num_valid_tokens=True, padding_mask=True), 24, 3)
     inputs = generate(read_spec(model), 28, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 7, "--rank-tokens=0,3,7,1", "--check")
@@ -469,7 +470,7 @@ def test_replicas_with_padding(entry, tmp_path):
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
 def test_replicas_and_zero_experts(dp, tp, sp, entry, layer, tmp_path):
-    """Zero experts have no replicas: their ids are nobody's, and count once."""
+    """Zero experts have no replicas: their ids belong to no rank and count once."""
     model = replicas_of(with_zeros(ZEROS[layer] | {"entry": entry, "record_load": True}), 24, 3)
     verify(tmp_path, model, Ranks(dp, tp, "linear", sp))
 
@@ -513,7 +514,7 @@ def test_levels_of_parts(level, tmp_path):
 @pytest.mark.parametrize("layer", ["gate_shared_bias", "fp8_block"])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_simulated(target, layer, tmp_path):
-    """The kernels for GPUs; what they leave to collectives is seen by the ranks."""
+    """The kernels for GPUs, with collectives that move their results."""
     model = spec_of(**LAYERS[layer])
     ranks = Ranks(2, 2, "linear")
     verify(tmp_path, model, ranks, options=("--device=sim:0", f"--target={target}", "--max-tokens=16"))
@@ -523,7 +524,7 @@ def test_simulated(target, layer, tmp_path):
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("dp", "tp"), [(1, 2), (2, 2), (2, 4)])
 def test_simulated_parts_of_tokens(dp, tp, target, tmp_path):
-    """The last kernel leaves out what does not count of 5 tokens of each group."""
+    """The last kernel skips the padding among 5 tokens of each group."""
     model = spec_of(**LAYERS["gate_shared_bias"], num_valid_tokens=True)
     rows = -(-5 // tp)
     inputs = generate(read_spec(model), rows * dp * tp, 3)
@@ -565,7 +566,7 @@ def test_peer_exchange(dp, tp, tokens, tmp_path):
 
 @pytest.mark.parametrize(("dp", "tp", "layer"), [(2, 1, "logits"), (1, 2, "logits"), (2, 1, "fp8_block")])
 def test_times_of_what_kernels_make(dp, tp, layer, tmp_path):
-    """Kernels that run alone make sums and codes, the exchange makes them itself: each part has its time, once."""
+    """Sums and quantized values are computed by separate kernels or by the exchange: each part's time counts once."""
     model = spec_of(**LAYERS[layer])
     inputs = generate(read_spec(model), 2 * dp, 3)
     done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 2, "--device=sim:1", "--target=sm_90a",
@@ -573,38 +574,39 @@ def test_times_of_what_kernels_make(dp, tp, layer, tmp_path):
     assert done.returncode == 0, done.stdout
     rows = re.findall(r"^ +2  (\w+(?: \w+)?) +2 +(-?\d+\.\d+) ", done.stdout, re.MULTILINE)
     gathers = ["dispatch"] if dp > 1 else []
-    codes = ["codes"] if layer == "fp8_block" else []
-    parts = ["layer", "compute", "sums", *codes, "exchange", *gathers, "combine", *(f"copy {name}" for name in gathers),
+    quantization = ["quantization"] if layer == "fp8_block" else []
+    parts = ["layer", "compute", "sums", *quantization, "exchange", *gathers, "combine", *(f"copy {name}" for name in gathers),
              "copy combine"]
     assert [name for name, _ in rows] == parts, done.stdout
-    # What the sums and the codes take has been taken off.
+    # The time of the sums and the quantization has been subtracted.
     assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "dispatch", "combine"))
 
 
-#: Layers whose last product has several tiles of columns, and its config with a queue of tiles.
+#: Layers whose last gemm has several N tiles, and its config with a dynamic tile scheduler.
 CUT = spec_of(entry="ids", top_k=2, hidden_size=256, dtype="bf16")
 CUT_FP8 = CUT | {"hidden_size": 512, "intermediate_size": 256, "quantization": "fp8_block128"}
-QUEUED = {
-    256: "--config=experts_out:sm90.contract tile_rows=16 tile_columns=64 stages=8 queue=true",
-    512: "--config=experts_out:sm90.contract tile_rows=16 tile_columns=128 stages=4 queue=true",
+DYNAMIC = {
+    256: "--config=experts_out:sm90.gemm block_m=16 block_n=64 stages=8 dynamic_scheduler=true",
+    512: "--config=experts_out:sm90.gemm block_m=16 block_n=128 stages=4 dynamic_scheduler=true",
 }
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize(("dp", "tp", "tokens", "pieces", "model"), [
+@pytest.mark.parametrize(("dp", "tp", "tokens", "chunks", "model"), [
     (2, 1, 9, 2, CUT), (4, 1, 5, 4, CUT), (2, 2, 3, 2, CUT), (1, 2, 9, 2, CUT), (2, 1, 0, 2, CUT),
     (2, 1, 7, 4, CUT_FP8), (4, 1, 3, 2, CUT_FP8),
     (2, 1, 5, 2, CUT | {"entry": "gate", "routing": {"score": "softmax"}, "shared_experts": {"intermediate_size": 64}}),
 ], ids=lambda value: value.get("quantization", "shared" if "shared_experts" in value else "bf16")
     if isinstance(value, dict) else str(value))
-def test_combine_by_columns(dp, tp, tokens, pieces, model, tmp_path):
-    """The last product and the combine in pieces: the bits of both as a whole, of ranks that run kernels and that copy."""
+def test_combine_by_columns(dp, tp, tokens, chunks, model, tmp_path):
+    """The last gemm and the combine in chunks of columns: the bits of whole ones, for ranks that run kernels and
+    ranks that copy."""
     options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60",
-               QUEUED[model["hidden_size"]])
+               DYNAMIC[model["hidden_size"]])
     made = []
-    for exchange, rewrites in (("peer", (f"--set=cut-columns.pieces={pieces}", "--disable=join-products")),
-                               ("default", (f"--set=cut-columns.pieces={pieces}", "--disable=join-products")),
-                               ("peer", ("--disable=join-products,cut-columns",))):
+    for exchange, rewrites in (("peer", (f"--set=split-columns.chunks={chunks}", "--disable=join-products")),
+                               ("default", (f"--set=split-columns.chunks={chunks}", "--disable=join-products")),
+                               ("peer", ("--disable=join-products,split-columns",))):
         folder = tmp_path / str(len(made))
         folder.mkdir()
         verify(folder, model, Ranks(dp, tp, "linear"), tokens=tokens,
@@ -614,20 +616,20 @@ def test_combine_by_columns(dp, tp, tokens, pieces, model, tmp_path):
 
 
 def test_combine_by_columns_with_fewer_tokens(tmp_path):
-    """Rows that do not count; several runs, whose pieces are exchanges one after the other."""
+    """Padding rows; several runs, whose chunks are exchanged in sequence."""
     model = CUT | {"num_valid_tokens": True}
     inputs = generate(read_spec(model), 20, 3)
-    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, "--rank-tokens=0,3,5,1", "--check", QUEUED[256],
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, "--rank-tokens=0,3,5,1", "--check", DYNAMIC[256],
                "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
-               "--rank-limit=60", "--disable=join-products", "--set=cut-columns.pieces=4", *ASKING)
+               "--rank-limit=60", "--disable=join-products", "--set=split-columns.chunks=4", *ASKING)
     assert done.returncode == 0, done.stdout
 
 
-#: Rows of several pieces, quantized and not, where few ranks have an expert of one.
+#: Rows of several chunks, quantized and not, where few ranks have an expert of a row.
 OWNED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=32, dtype="bf16")
 OWNED_FP8 = OWNED | {"intermediate_size": 256, "quantization": {
     "weight": {"dtype": "fp8_e4m3", "scale": "channel"}, "activation": {"dtype": "fp8_e4m3", "scale": "token"}}}
-#: Owners are asked for with any number of rows.
+#: Destination ranks are used with any number of rows.
 ASKING = ("--config=all_gather:least_rows=1", "--config=reduce_scatter:least_rows=1")
 
 
@@ -649,8 +651,8 @@ def spread_ids(kind: str, tokens: int, ranks: int) -> np.ndarray:
     (4, 1, 9, "any", OWNED), (4, 1, 9, "last rank", OWNED), (4, 1, 5, "own rank", OWNED), (4, 1, 9, "nobody", OWNED),
     (2, 2, 9, "any", OWNED), (8, 1, 3, "any", OWNED), (4, 1, 5, "any", OWNED_FP8),
 ], ids=lambda value: "fp8" if value is OWNED_FP8 else "bf16" if value is OWNED else str(value))
-def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
-    """Ranks that have no expert of a row are not sent it: bits are those of ranks that copy all."""
+def test_rows_of_destinations(dp, tp, tokens, kind, model, tmp_path):
+    """A row is not sent to ranks without an expert of it: bits are those of ranks that copy all rows."""
     ids = spread_ids(kind, tokens * dp, dp)
     options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=20")
     made = []
@@ -663,7 +665,7 @@ def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
     assert made[0] == made[1]
 
 
-#: Rows that are quantized for the experts alone.
+#: Rows that are quantized only for the experts.
 CODED = spec_of(entry="ids", top_k=2, hidden_size=512, intermediate_size=256, dtype="bf16", quantization="fp8_block128")
 #: By one scale each.
 BY_TOKEN, INT8_BY_TOKEN = ({"quantization": {
@@ -671,7 +673,7 @@ BY_TOKEN, INT8_BY_TOKEN = ({"quantization": {
     for dtype in ("fp8_e4m3", "int8"))
 
 
-#: Meshes, tokens and formats of rows that a gather pushes; the second part is for every night.
+#: Meshes, tokens and formats of rows that a gather pushes; the second part is for the nightly run.
 CODES = [
     (2, 1, False, 5, {}), (2, 1, False, 0, {}), (8, 1, False, 2, {}), (2, 2, True, 3, {}),
     (4, 1, False, 5, {"dtype": "f16"}), (2, 1, False, 7, {"hidden_size": 128}),
@@ -687,8 +689,9 @@ MORE_CODES = [
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "fields"), CODES + (MORE_CODES if ALL_CASES else []), ids=str)
-def test_codes_that_kernels_make(dp, tp, sp, tokens, fields, tmp_path):
-    """The kernel of a gather quantizes the rows that it pushes, to their owners too: bits are those of a launch ahead."""
+def test_values_that_kernels_quantize(dp, tp, sp, tokens, fields, tmp_path):
+    """The kernel of a gather quantizes the rows that it pushes, also to destination ranks only: bits are those of a
+    launch ahead."""
     ids = spread_ids("any", tokens * dp * (tp if sp else 1), dp) if tokens else None
     asking = ("--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1") if sp else ASKING
     made = []
@@ -706,8 +709,8 @@ def test_codes_that_kernels_make(dp, tp, sp, tokens, fields, tmp_path):
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize(("dp", "tp", "sp", "physical"), [(4, 1, False, 20), (2, 2, False, 24), (4, 2, True, 24)])
-def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
-    """Which replica a token takes is known behind the dispatch alone: rows go wherever there is one."""
+def test_rows_of_destinations_of_replicas(dp, tp, sp, physical, tmp_path):
+    """The replica of a token is known only behind the dispatch: rows go to all ranks with one."""
     lists = replica_lists(dp * tp, 16, physical)
     most = max(np.bincount(np.concatenate(lists)).tolist())
     token_ranks = dp * (tp if sp else 1)
@@ -733,8 +736,8 @@ def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
     *([pytest.param(8, 1, False, 2, OWNED, id="many")] if ALL_CASES else []),
 ])
 def test_rows_that_are_copied(dp, tp, sp, tokens, model, tmp_path):
-    """Copies move what is gathered, late at times, and the kernel the rest: bits are those of the kernel alone, in runs
-    with other inputs too. Shared experts are beside them."""
+    """Copies, some of them late, move gathered rows, and the kernel moves the rest: bits are those of the kernel
+    alone, in runs with other inputs too. Shared experts run concurrently."""
     model = (model or spec_of(**LAYERS["gate_shared_bias"])) | {"shared_experts": {"intermediate_size": 256}}
     inputs = generate(read_spec(model), tokens * dp * (tp if sp else 1), 3)
     made = []
@@ -747,7 +750,7 @@ def test_rows_that_are_copied(dp, tp, sp, tokens, model, tmp_path):
                        "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
                        "--rank-limit=60", f"--copy-rows-from={least}", f"--trace={trace}")
             assert done.returncode == 0, done.stdout
-            assert "the same bits of 3 runs more" in done.stdout
+            assert "equal bits in 3 more runs" in done.stdout
             copied = set(re.findall(r"(\w+) \wp \(rows copied\)", trace.read_text()))
             assert copied == ({"all_gather"} if least else set())
             made.append((folder / "out.safetensors").read_bytes())
@@ -769,7 +772,7 @@ def output_of(folder, model: dict, ranks: Ranks, tokens: int) -> np.ndarray:
 
 
 def verify_halves(folder, model: dict, ranks: Ranks, tokens: int, options=(), halved=("--check",)) -> None:
-    """Two micro-batches have the bits of their rows as batches of their own."""
+    """Two micro-batches have the bits of separate batches with their rows."""
     inputs = generate(read_spec(model), tokens * ranks.token_ranks, 3)
     first = -(-tokens // 2)
     made = []
@@ -784,7 +787,7 @@ def verify_halves(folder, model: dict, ranks: Ranks, tokens: int, options=(), ha
     done = run(folder, model, ranks, inputs, tokens, *options, "--micro-batches-from=1", f"--trace={folder}/trace.json",
                *halved)
     assert done.returncode == 0, done.stdout
-    # Both halves meet others, turn by turn, where there are any.
+    # Both halves communicate, alternately, if there are other ranks.
     trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
     turns = [event["name"] for event in trace if event["pid"] == 0 and re.match(r"[ab]: (all|reduce)_", event["name"])]
     assert {turn[0] for turn in turns} == {"a", "b"} and turns[0][0] == "a" and turns[-1][0] == "b"
@@ -812,7 +815,7 @@ def test_micro_batches(ranks, tokens, fields, tmp_path):
     (2, 2, 1, 1, LAYERS["gate_shared_bias"]), (4, 1, 5, 0, LAYERS["fp8_block"]),
 ], ids=lambda value: "" if isinstance(value, dict) else str(value))
 def test_micro_batches_simulated(dp, tp, tokens, copied, fields, tmp_path):
-    """Kernels that write to the memory of other ranks, those of one half beside what the other launches; replays too."""
+    """Kernels that write to the memory of other ranks, concurrent with the other half's launches; replays too."""
     options = (f"--device=sim:{tokens}", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--rank-limit=60",
                f"--copy-rows-from={copied}", "--disable=join-products,quantize-inputs")
     verify_halves(tmp_path, spec_of(**fields), Ranks(dp, tp, "linear"), tokens, options,
@@ -833,8 +836,8 @@ def test_times_of_micro_batches(tmp_path):
 
 
 @pytest.mark.parametrize(("fields", "options", "text"), [
-    ({"record_load": True}, [], "useMicroBatches: output 'expert_offsets' is of a whole batch"),
-    ({"num_valid_tokens": True}, ["--rank-tokens=1,1"], "useMicroBatches: input 'num_valid_tokens' is of a whole batch"),
+    ({"record_load": True}, [], "useMicroBatches: output 'expert_offsets' belongs to the whole batch"),
+    ({"num_valid_tokens": True}, ["--rank-tokens=1,1"], "useMicroBatches: input 'num_valid_tokens' belongs to the whole batch"),
     ({}, ["--micro-batches-from=-1"], "--micro-batches-from must not be negative"),
 ], ids=["load", "valid", "negative"])
 def test_micro_batches_that_cannot_be(fields, options, text, tmp_path):
@@ -862,10 +865,11 @@ def test_hidden_states_of_all_groups(tmp_path):
     assert made[0] == made[1]
 
 
-def test_rows_of_owners_of_parts(tmp_path):
-    """Ranks that each have a part of their group's tokens: owners are asked for sums over dp, of the rows of a group."""
+def test_rows_of_destinations_of_parts(tmp_path):
+    """Sequence parallelism: destination ranks apply to sums over dp, for the rows of a group."""
     model = OWNED | {"shared_experts": {"intermediate_size": 32}}
-    # A config named by kind is of the first one: of gathers that over tp, which has no owners.
+    # A config named by kind applies to the first collective: among gathers the one over tp, which has no destination
+    # ranks.
     options = ("--device=sim:4", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60",
                "--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1")
     made = []
@@ -880,14 +884,14 @@ def test_rows_of_owners_of_parts(tmp_path):
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("entry", "counts"), [("ids", "0,3,5,1"), ("gate", "5,0,0,0")])
-def test_rows_of_owners_with_fewer_tokens(entry, counts, tmp_path):
-    """Rows that do not count have ids, too, which the caller gives; several runs find rows of others in the heaps."""
+def test_rows_of_destinations_with_fewer_tokens(entry, counts, tmp_path):
+    """Padding rows have the caller's ids too; several runs find other ranks' rows in the heaps."""
     model = OWNED | {"entry": entry, "num_valid_tokens": True, "routing": {} if entry == "ids" else {"score": "softmax"}}
     inputs = generate(read_spec(model), 20, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, f"--rank-tokens={counts}", "--check", *ASKING,
                "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=2", "--graph")
     assert done.returncode == 0, done.stdout
-    assert "the same bits of 2 runs more" in done.stdout
+    assert "equal bits in 2 more runs" in done.stdout
 
 
 @pytest.mark.one_of(2)
@@ -898,12 +902,13 @@ def test_peer_exchange_with_fewer_tokens(counts, tmp_path):
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, f"--rank-tokens={counts}", "--check",
                "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph")
     assert done.returncode == 0, done.stdout
-    assert "the same bits of 3 runs more" in done.stdout
+    assert "equal bits in 3 more runs" in done.stdout
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    (["--exchange=peer"], "--exchange=peer: ranks on 'host' do not write to each other; give --device=cuda or sim"),
-    (["--exchange=nccl", "--device=sim", "--target=sm_90a"], "--exchange=nccl is for --device=cuda"),
+    (["--exchange=peer"],
+     "--exchange=peer: ranks on 'host' cannot write to each other's memory; give --device=cuda or sim"),
+    (["--exchange=nccl", "--device=sim", "--target=sm_90a"], "--exchange=nccl needs --device=cuda"),
 ])
 def test_exchanges_that_cannot_be(options, text, tmp_path):
     model = spec_of()

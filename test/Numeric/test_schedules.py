@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the simulator's lane leaves out for time loses no tile that the compiler chooses for a case."""
+"""The cases that scripts/simulate omits for time contain no tile that the others lack."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,8 @@
 All cases are run for both targets with MOEC_ALL_CASES set (scripts/simulate --all, every night), else so many that
 each feature that a case has is in one of them with each entry, for one of the targets, and alone for both.
 
-moe-run fails if the simulator finds a race, a missing fence, a read of what nobody wrote and the
-like under any seed, and if the bits of the output depend on the seed.
+moe-run fails if the simulator finds a race, a missing fence, a read of unwritten memory and the like under any seed,
+and if the bits of the output depend on the seed.
 
 All CTAs of a kernel of two products, or of one that quantizes its rows, stay until its end, which takes the simulator
 several times as long: on sm_90a only the cases join_* and those of test_quantize_inputs.py have such kernels.
@@ -21,9 +21,9 @@ from runs import SEEDS
 from schedules import SIMULATED, count_cases, for_tokens, launched, never_chosen
 
 JOINED = [case for case in CASES if case.name.startswith("join_")]
-#: The second product's rows come without tensor maps.
-UNMAPPED = ("--config=experts_hidden:tile_rows=16+32 tile_columns=64 stages=4",
-            "--config=experts_out:tile_rows=16+32 tile_columns=64 stages=4 map_rows=false")
+#: The second gemm's rows are copied without tensor maps.
+UNMAPPED = ("--config=experts_hidden:block_m=16+32 block_n=64 stages=4",
+            "--config=experts_out:block_m=16+32 block_n=64 stages=4 map_rows=false")
 
 
 def simulated(case, target):
@@ -39,7 +39,7 @@ def options_for(case, target):
 def check(run, runs):
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
-    assert SEEDS == 1 or f"the same bits of {SEEDS} seeds" in run.messages
+    assert SEEDS == 1 or f"equal bits for {SEEDS} seeds" in run.messages
     runs.forget(run)
 
 
@@ -66,15 +66,15 @@ def test_rows_without_maps(tokens, runs):
 @pytest.mark.pairs
 @pytest.mark.parametrize("join", [True, False], ids=["joined", "apart"])
 @pytest.mark.parametrize("hard", ["duplicate_ids", "one_expert", None])
-@pytest.mark.parametrize(("tokens", "top_k", "tile_rows"),
+@pytest.mark.parametrize(("tokens", "top_k", "block_m"),
                          [(1, 10, "8"), (3, 10, "8"), (3, 10, "8+16"), (4, 8, "16+32")])
-def test_few_ids(tokens, top_k, tile_rows, hard, join, runs):
-    """Tables of at most 32 ids, of which one expert may have more than a tile holds."""
+def test_few_ids(tokens, top_k, block_m, hard, join, runs):
+    """Tables of at most 32 ids, of which one expert may have more than fit a tile."""
     case = next(case for case in JOINED if case.name == "join_ids_5")
-    case = replace(case, name=f"few_ids_{tokens}_{top_k}_{tile_rows}_{hard}_{join}", tokens=tokens,
+    case = replace(case, name=f"few_ids_{tokens}_{top_k}_{block_m}_{hard}_{join}", tokens=tokens,
                    hard=hard, model=case.model | {"top_k": top_k, "num_experts": 16})
-    options = (f"--config=experts_hidden:tile_rows={tile_rows} tile_columns=64 stages=4",
-               f"--config=experts_out:tile_rows={tile_rows} tile_columns=128 stages=4",
+    options = (f"--config=experts_hidden:block_m={block_m} block_n=64 stages=4",
+               f"--config=experts_out:block_m={block_m} block_n=128 stages=4",
                *(() if join else ("--disable=join-products",)))
     names = launched(case, "sm_90a", *for_tokens(case), *options)
     assert ("experts_hidden_experts_out" in names) == join

@@ -1,8 +1,10 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of tensor memory (sm100.contract), on the simulator of PTX.
+"""Gemms with tensor memory (sm100.gemm), on the simulator of PTX.
 
-No GPU with tensor memory has run them: what they compute is what the simulator makes of the PTX ISA's text."""
+No GPU with tensor memory has run them: results are those of the simulator, which follows the text of the PTX
+ISA.
+"""
 
 import json
 
@@ -18,7 +20,7 @@ def run_case(case, runs, *options):
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", f"--target={TARGET}", *for_tokens(case), *options)
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
-    assert SEEDS == 1 or f"the same bits of {SEEDS} seeds" in run.messages
+    assert SEEDS == 1 or f"equal bits for {SEEDS} seeds" in run.messages
     runs.forget(run)
 
 
@@ -27,15 +29,15 @@ def run_case(case, runs, *options):
 def test_tensor_memory(case, runs, tmp_path):
     model = tmp_path / "model.json"
     model.write_text(json.dumps(case.model))
-    assert "sm100.contract" in chosen(model, TARGET, for_tokens(case))
+    assert "sm100.gemm" in chosen(model, TARGET, for_tokens(case))
     run_case(case, runs)
 
 
 @pytest.mark.parametrize("config", [
-    # Two stages, of which copies of one may be open; more stages than steps.
-    "tile_rows=16 tile_columns=128 stages=2", "tile_rows=32 tile_columns=128 stages=5",
-    # One set of sums: of 256 weight rows, the columns of tensor memory are full.
-    "tile_rows=128 tile_columns=128 stages=4", "tile_rows=48 tile_columns=128 stages=3",
+    # Two stages, so that copies of one may be pending; more stages than k tiles.
+    "block_m=16 block_n=128 stages=2", "block_m=32 block_n=128 stages=5",
+    # One set of sums: with 256 weight rows the columns of tensor memory are full.
+    "block_m=128 block_n=128 stages=4", "block_m=48 block_n=128 stages=3",
 ])
 @pytest.mark.parametrize("name", ["tiles", "e2m1_tiles"])
 def test_configs(config, name, runs):

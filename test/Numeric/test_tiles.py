@@ -1,9 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Hopper's products with every shape of a tile, on the simulator.
+"""Hopper gemms with every tile shape, on the simulator.
 
-Layers are brought to level tile, where the configs of their products are replaced by those of the
-test: what the compiler would choose for such small layers is a few of them.
+Layers are lowered to level tile, where the test replaces the configs of gemms: the compiler would choose only
+a few of them for such small layers.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from runs import ALL_CASES, SEEDS, TIMEOUT, Run, binary
 
 from moec.reference import LayerSpec, generate, write_tensors
 
-#: Neither sizes nor depths are multiples of a tile; rows of both go around the ring.
+#: Neither sizes nor K are multiples of a tile; rows of both wrap around the pipeline.
 SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 200, "num_experts": 5,
     "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
 }
-#: Joined products take the simulator several times as long: every night.
+#: Joined gemms take the simulator several times as long: nightly run only.
 APART = () if ALL_CASES else ("--disable=join-products,quantize-inputs",)
-CONFIG = re.compile(r"#tile\.sm90_contract<[^>]*>")
+CONFIG = re.compile(r"#tile\.sm90_gemm<[^>]*>")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Weight rows of a CTA, heights of its tiles, stages, and the order of operands."""
+    """Weight rows of a CTA, values of BLOCK_M, stages, and the order of operands."""
 
     rows: int
-    tile_rows: tuple[int, ...]
+    block_m: tuple[int, ...]
     stages: int
-    rows_on_m: bool = False
+    no_swap_ab: bool = False
 
     def config(self, operation: str) -> str:
-        """The config for the op that stands in that line."""
+        """The config for the op in that line."""
         columns = self.rows // (2 if "layout =" in operation else 1)
         maps = ", map_rows" if "map_rows" in operation else ""
-        depth = re.search(r"step = (\d+)", operation)[1]
-        queue = ", queue" if "queue" in operation else ""
-        return (f"#tile.sm90_contract<tile_rows = {list(self.tile_rows)}, tile_columns = {columns}, step = {depth}, "
-                f"stages = {self.stages}{maps}{', rows_on_m' if self.rows_on_m else ''}{queue}>")
+        depth = re.search(r"block_k = (\d+)", operation)[1]
+        dynamic_scheduler = ", dynamic_scheduler" if "dynamic_scheduler" in operation else ""
+        return (f"#tile.sm90_gemm<block_m = {list(self.block_m)}, block_n = {columns}, block_k = {depth}, "
+                f"stages = {self.stages}{maps}{', no_swap_ab' if self.no_swap_ab else ''}{dynamic_scheduler}>")
 
     def __str__(self) -> str:
-        name = f"{self.rows}x{'_'.join(map(str, self.tile_rows))}x{self.stages}"
-        return f"{name}-rows_on_m" if self.rows_on_m else name
+        name = f"{self.rows}x{'_'.join(map(str, self.block_m))}x{self.stages}"
+        return f"{name}-no_swap_ab" if self.no_swap_ab else name
 
 
-#: Every width with one height and with several, that hold all rows of a group or cut them.
+#: Every width with one and with several values of BLOCK_M, which hold all rows of a group or split them.
 TILES = [
     Tile(64, (16,), 16), Tile(64, (16, 32, 64), 3), Tile(64, (48,), 12),
     Tile(128, (8,), 4), Tile(128, (8, 24, 48), 3), Tile(128, (72, 256), 4),
     Tile(256, (16,), 3), Tile(256, (16, 40, 160), 4), Tile(256, (88,), 4),
 ]
-#: Rows on the tensor cores' side of 64, of one height or two; lower tiles have weights there.
+#: Input rows on the M side, with one value of BLOCK_M or two; smaller tiles have weights there.
 ROWS_ON_M = [
     Tile(128, (64,), 5, True), Tile(128, (64, 128), 4, True),
     Tile(256, (128,), 3, True), Tile(256, (64, 128), 4, True),
@@ -76,15 +76,16 @@ FP8_TILES = [
 
 
 def ordered(tiles):
-    """The orders of gate and up, in turn: each width has all, each kind of operands too. Every night each tile has all."""
+    """The orders of gate and up alternate: each width and each kind of operands has all of them. In the nightly run
+    each tile has all."""
     turns = [(ORDERS[number % len(ORDERS)], tile) for number, tile in enumerate(tiles)]
     return [(order, tile) for order in ORDERS for tile in tiles] if ALL_CASES else turns
 
 
 GATED, FP8_GATED = ordered(TILES + ROWS_ON_M), ordered(FP8_TILES)
-#: Rows of groups, at both sides of every end of a tile with rows on the side of 64.
+#: Rows of groups: just below and above each limit of tiles with rows on M.
 COUNTS = (1, 63, 0, 64, 65, 127, 128, 0, 129, 200)
-#: Each tile in one format, each width and number of heights in both; every night each tile in both.
+#: Each tile in one format, each width and number of BLOCK_M values in both; in the nightly run each tile in both.
 ENDS = [
     pytest.param(spec, tile, id=f"{name}-{tile}")
     for number, tile in enumerate(ROWS_ON_M)
@@ -111,8 +112,7 @@ def check(tile: Tile, spec: dict, tokens: int, folder, ids=None) -> None:
     if ids is not None:
         tensors["topk_ids"][...] = ids
     write_tensors(inputs, tensors)
-    # As IR by hand is: no launch of it begins before the one before it has ended.
-    # For more tokens there would be as many kernels again, of the same config.
+    # As in hand-written IR, no launch is dependent. More tokens would only add as many kernels with the same configs.
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", f"--max-tokens={tokens}",
                   "--no-dependent-launches", *APART)
     assert len(CONFIG.findall(text)) >= 2
@@ -145,7 +145,7 @@ def test_few_tokens(tile, tmp_path):
     check(tile, SPEC, 1, tmp_path)
 
 
-#: Biases and products of all rows with f32 results; an epilogue of one projection.
+#: Biases and dense gemms with f32 results; an epilogue of one projection.
 OPERANDS = {
     "gated": {"entry": "gate", "expert_bias": True, "shared_experts": {"intermediate_size": 136, "gate": "sigmoid"}},
     "no_gate": {"activation": {"kind": "relu2_no_mul"}},
@@ -157,7 +157,7 @@ OPERAND_TILES = TILES[1:2] + TILES[4:5] + TILES[7:8] + ROWS_ON_M[1::2]
 @pytest.mark.parametrize("number", range(len(OPERAND_TILES)), ids=lambda number: str(OPERAND_TILES[number]))
 @pytest.mark.parametrize("fields", OPERANDS)
 def test_operands(number, fields, tmp_path):
-    """Every second tile in f16, the other half of them with the other operands."""
+    """Every second tile in f16, the other half with the other operands."""
     dtype = "f16" if (number % 2 == 0) == (fields == "no_gate") else "bf16"
     check(OPERAND_TILES[number], SPEC | {"dtype": dtype} | OPERANDS[fields], 75, tmp_path)
 
@@ -170,7 +170,7 @@ def test_block_fp8(order, tile, tmp_path):
 
 @pytest.mark.parametrize(("spec", "tile"), ENDS)
 def test_ends(tile, spec, tmp_path):
-    """Groups that fill a tile but for a row, that fill it, and that have a row more."""
+    """Groups with one row less than a tile, exactly a tile, and one row more."""
     ids = np.repeat(np.arange(len(COUNTS)), COUNTS)
     np.random.default_rng(1).shuffle(ids)
     spec = spec | {"num_experts": len(COUNTS), "top_k": 1}
@@ -178,9 +178,9 @@ def test_ends(tile, spec, tmp_path):
 
 
 # field-bug: llama.cpp#26295, llama.cpp#24591
-@pytest.mark.parametrize("height", (8, 16))
+@pytest.mark.parametrize("block_m", (8, 16))
 @pytest.mark.parametrize("tokens", (4, 8, 16))
-def test_one_expert_twice(height, tokens, tmp_path):
+def test_one_expert_twice(block_m, tokens, tmp_path):
     """A caller's ids may name an expert twice: a group has more rows than there are tokens."""
     model = tmp_path / "model.json"
     inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
@@ -188,19 +188,19 @@ def test_one_expert_twice(height, tokens, tmp_path):
     tensors = generate(LayerSpec.from_json(SPEC), tokens, 1, None)
     tensors["topk_ids"][0], tensors["topk_ids"][1:] = 1, 3
     write_tensors(inputs, tensors)
-    config = f"stages=4 tile_rows={height}"
-    compare(Case(f"twice_{height}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
+    config = f"stages=4 block_m={block_m}"
+    compare(Case(f"twice_{block_m}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
             "--disable=join-products,quantize-inputs",
-            f"--config=experts_hidden:tile_columns=64 {config}", f"--config=experts_out:tile_columns=128 {config}")
+            f"--config=experts_hidden:block_n=64 {config}", f"--config=experts_out:block_n=128 {config}")
 
 
-#: Tiles of some groups are more than there are CTAs, so that these take more from the queue: of the
-#: first product, or of the second. By the product that has them, the configs of both, and the sizes.
-NARROW, ON_M = "tile_rows=16+32 tile_columns=64", "tile_rows=16+64 tile_columns=128 rows_on_m"
-QUEUED = {
-    "hidden": ("tile_rows=16+32 tile_columns=32", NARROW, {"hidden_size": 64, "intermediate_size": 520}),
+#: More tiles than CTAs, so that CTAs draw further tiles: in the first gemm or in the second. Parameters: that gemm, the
+#: configs of both, and the sizes.
+NARROW, ON_M = "block_m=16+32 block_n=64", "block_m=16+64 block_n=128 no_swap_ab"
+DYNAMIC = {
+    "hidden": ("block_m=16+32 block_n=32", NARROW, {"hidden_size": 64, "intermediate_size": 520}),
     "out": (NARROW, NARROW, {"hidden_size": 1032, "intermediate_size": 72}),
-    "fp8_hidden": ("tile_rows=16+64 tile_columns=64 rows_on_m", ON_M,
+    "fp8_hidden": ("block_m=16+64 block_n=64 no_swap_ab", ON_M,
                    {"hidden_size": 272, "intermediate_size": 1040, **FP8_WEIGHTS}),
     "fp8_out": (NARROW, ON_M, {"hidden_size": 2080, "intermediate_size": 272, **FP8_WEIGHTS}),
 }
@@ -208,12 +208,12 @@ QUEUED = {
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("product", "options"), [
-    *(pytest.param(product, (), id=f"{product}-ids") for product in QUEUED),
+    *(pytest.param(product, (), id=f"{product}-ids") for product in DYNAMIC),
     *(pytest.param(product, ("--disable=count-ids",), id=f"{product}-offsets") for product in ("hidden", "fp8_out")),
 ])
-def test_queue(product, options, tmp_path):
-    """Both products draw from one counter, which the first leaves at 0."""
-    first, second, sizes = QUEUED[product]
+def test_dynamic_scheduler(product, options, tmp_path):
+    """Both gemms draw from one counter, which the first resets to 0."""
+    first, second, sizes = DYNAMIC[product]
     spec = SPEC | {"num_experts": 10} | sizes
     model = tmp_path / "model.json"
     inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
@@ -221,8 +221,8 @@ def test_queue(product, options, tmp_path):
     tokens = 60
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
     options += (f"--max-tokens={tokens}", "--disable=join-products,quantize-inputs",
-                f"--config=experts_hidden:stages=4 queue {first}",
-                f"--config=experts_out:stages=4 queue {second}")
+                f"--config=experts_hidden:stages=4 dynamic_scheduler {first}",
+                f"--config=experts_out:stages=4 dynamic_scheduler {second}")
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", *options)
-    assert len(re.findall(r"tickets = %", text)) == 2
+    assert len(re.findall(r"tile_counter = %", text)) == 2
     compare(Case(f"queue_{product}", spec, tokens), model, inputs, outputs, *options)

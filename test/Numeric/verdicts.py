@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What becomes of a random case: the readers' word on its spec, and a run's on its kernels."""
+"""The outcome of a random case: whether readers accept its spec, and whether its kernels are right."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from runs import ROOT, TIMEOUT, Runs, binary
 from moec.reference import LayerSpec, SpecError
 
 TARGETS = ("cpu", "sm_90a", "sm_80")
-#: A GPU at hand, the first one, for what it runs best.
+#: The first GPU, with the best target that it runs.
 GPU = "gpu"
 SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
 _VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
-#: How the compiler refuses what a legal spec may ask for: with the field, or the weight and the
+#: The compiler's refusals of legal specs: with the field, or the weight and the
 #: target, in the message.
 REFUSALS = (
     r"'\S*quantization\S*' = \".*\" is described .* but not compiled",
-    r"of '\S+' cannot be lowered: .* is not multiplied on target \S+; .* is",
-    r"of '\S+' cannot be lowered: rows are not quantized .* on target \S+; .* are",
+    r"of '\S+' cannot be lowered: .* is not supported on target \S+, which supports .*",
+    r"of '\S+' cannot be lowered: rows quantized .* are not supported on target \S+, which supports .*",
 )
 
 
@@ -44,7 +44,7 @@ class Verdict:
         return self.kind in ("ok", "refused")
 
     def is_like(self, other: Verdict) -> bool:
-        """Whether it has the same kind, and the same message but for its numbers."""
+        """Whether the kind is equal, and the message up to numbers."""
         first = [re.search(r"(?<=error: ).*", each.text) for each in (self, other)]
         said = [re.sub(r"\d+|<.*?>", "", match[0]) if match else "" for match in first]
         return self.kind == other.kind and said[0] == said[1]
@@ -60,9 +60,9 @@ def _compile(model: dict, *options: str) -> subprocess.CompletedProcess:
 
 
 def judge_readers(model: dict, legal: bool = False) -> Verdict:
-    """Whether schema, reference and importer agree on what is legal.
+    """Whether schema, reference and importer agree on legality.
 
-    A schema knows no relations between numbers: what it takes the others may refuse.
+    The schema has no relations between numbers, so the others may refuse specs that it accepts.
     """
     try:
         LayerSpec.from_json(model)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Fails where PTX has an instruction that no form shows which the simulator knows.
+"""Fails if PTX has an instruction that no form supported by the simulator contains.
 
 opcodes.py KERNELS NOT_MODELLED FILE...: a folder of ptx-conform --kernels, the names of forms that
 the simulator does not know, and PTX."""
@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-#: Instructions of sm_100a alone, which an H200 does not run.
+#: Instructions only of sm_100a, which an H200 does not run.
 NEWER = {"add.rn.f32x2", "sub.rn.f32x2", "mul.rn.f32x2", "fma.rn.f32x2", "add.rn.f32.bf16"}
 
 #: Other spellings of one instruction.

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Mutants of the compiler's kernels die in the simulator: a sample of those of ptx-mutations."""
+"""The simulator detects mutants of the compiler's kernels: a sample of those of ptx-mutations."""
 
 import subprocess
 import sys

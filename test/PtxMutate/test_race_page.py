@@ -15,7 +15,7 @@ BIN = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
 
 
 def run_page(page: str, folder: Path) -> str:
-    """The page with what its commands print today; a session of one shell, in `folder`."""
+    """The page with the current output of its commands, run in one shell in `folder`."""
     layer = re.search(r"```json\n(.*?)```", page, re.DOTALL).group(1)
     (folder / "layer.json").write_text(layer)
     mark = "-- end of a command --"
@@ -28,7 +28,7 @@ def run_page(page: str, folder: Path) -> str:
                                 "MOEC_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, timeout=300,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
-    # On a slow machine moe-run says what it is at.
+    # On a slow machine moe-run prints progress.
     printed = re.sub(r"^moe-run: .* \.\.\. \d+ s\n", "", done.stdout, flags=re.MULTILINE)
     outputs = iter(printed.split(mark + "\n"))
     for block, of_block in zip(blocks, commands):
@@ -44,18 +44,17 @@ def without_numbers(page: str) -> str:
 def test_page(tmp_path):
     page = PAGE.read_text()
     assert without_numbers(page) == without_numbers(run_page(page, tmp_path))
-    # What the story needs.
-    assert "gives other bits than seed 0" in page
+    # Events that the page must show.
+    assert "gives different bits from seed 0" in page
     assert "race: a write that nothing orders after the read" in page
     assert "(layer.tile.mlir:" in page
-    assert "deadlock: no thread goes on" in page
+    assert "deadlock: no thread can continue" in page
 
 
 def test_source():
     """The lines of the compiler that the page shows are there."""
     shown = re.search(r"```c\+\+\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
-    schedules = ROOT / "lib" / "Conversion" / "TileToNVVM" / "Schedules"
-    source = schedules / "Sm80" / "Sm80Products.cpp"
+    source = ROOT / "lib" / "Schedules" / "Sm80Gemm" / "Products.cpp"
     assert shown in source.read_text()
 
 

@@ -1,6 +1,6 @@
 // RUN: moe-opt %s --tile-to-llvm | FileCheck %s
 
-// The pipeline leaves the llvm dialect alone, no cast and no other dialect.
+// The pipeline leaves only the llvm dialect, without casts or other dialects.
 // CHECK-NOT: unrealized_conversion_cast
 // CHECK-NOT: {{(arith|memref|vector|scf|cf|func|math)\.}}
 // CHECK: llvm.func @map(%{{.*}}: !llvm.ptr, %{{.*}}: i64) {

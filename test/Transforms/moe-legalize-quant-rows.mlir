@@ -26,11 +26,11 @@
 // CHECK:         %[[Q:.*]], %[[QS:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, packing = bf16> %{{.*}} {moe.name = ["x_quantized", "x_scale"]}
 // CHECK-SAME:      : tensor<?x128xbf16> -> tensor<?x128xbf16>, tensor<?x1xf32>
 // CHECK-NOT:     moe.quantize
-// CHECK:         moe.repack {{.*}}-> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
+// CHECK:         moe.prepack {{.*}}-> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
 // CHECK-NOT:     moe.quantize
 // CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} : tensor<?x128xbf16>, tensor<192x64xi8> input_scale(%[[QS]] : tensor<?x1xf32>)
 // CHECK-SAME:      input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, packing = bf16>
-// CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<{{.*}}packing = fragments, second_scale = f32>
+// CHECK-SAME:      strategy = #moe.strategy<prepack>, weight_quant = #moe.quant<{{.*}}packing = prepacked, second_scale = f32>
 // TILE-LABEL: plan.program @nvfp4
 // TILE:         plan.buffer "x_quantized" {{.*}} : memref<?x128xbf16>
 // TILE:       tile.quantize <{{.*}}packing = bf16> {{.*}} outs(%{{.*}}, %{{.*}} : memref<?x128xbf16>, memref<?x1xf32>)
@@ -48,7 +48,7 @@ func.func @nvfp4(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
 // Integers too, which as e4m3 would take A from registers.
 // CHECK-LABEL: func.func @int8
 // CHECK:         moe.quantize <storage = i8, scale = f32, granularity = token, dynamic = true, packing = bf16>
-// CHECK:         way = #moe.way<repack>
+// CHECK:         strategy = #moe.strategy<prepack>
 func.func @int8(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
     %s: tensor<192x1xbf16> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
@@ -63,9 +63,9 @@ func.func @int8(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
 // CHECK-LABEL: func.func @sums
 // CHECK-DAG:     %[[B:.*]], %[[BS:.*]] = moe.quantize {{.*}}packing = bf16> %{{.*}} -> tensor<?x128xbf16>, tensor<?x1xf32>
 // CHECK-DAG:     %[[Q:.*]], %[[QS:.*]] = moe.quantize {{.*}}dynamic = true> %{{.*}} -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
-// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}moe.name = ["one"], {{.*}}packing = fragments,
-// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}moe.name = ["two"], {{.*}}packing = fragments_e4m3,
-// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}moe.name = ["three"], {{.*}}packing = fragments_e4m3,
+// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}moe.name = ["one"], {{.*}}packing = prepacked,
+// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}moe.name = ["two"], {{.*}}packing = prepacked_e4m3,
+// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}moe.name = ["three"], {{.*}}packing = prepacked_e4m3,
 func.func @sums(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %u: tensor<192x64xi8> {moe.name = "u", moe.role = "weight"}, %us: tensor<192x4xbf16> {moe.name = "us", moe.role = "weight"},
     %v: tensor<192x64xi8> {moe.name = "v", moe.role = "weight"}, %vs: tensor<192x4xf16> {moe.name = "vs", moe.role = "weight"},
@@ -86,7 +86,7 @@ func.func @sums(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
 // CHECK-LABEL: func.func @given
 // CHECK:         %[[Q:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor, packing = bf16> %{{.*}} tensor_scale(%[[S:.*]] : tensor<1xf32>) : tensor<?x128xf16> -> tensor<?x128xbf16>
 // CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[S]] : tensor<1xf32>)
-// CHECK-SAME:      packing = fragments, {{.*}} -> tensor<?x192xf16>
+// CHECK-SAME:      packing = prepacked, {{.*}} -> tensor<?x192xf16>
 func.func @given(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"}, %a: tensor<1xf32> {moe.name = "a", moe.role = "weight"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
     %s: tensor<192x1xbf16> {moe.name = "s", moe.role = "weight"},
@@ -103,7 +103,7 @@ func.func @given(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"}, %a:
 // CHECK:         %[[Q:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, packing = bf16, power_of_two = true> %{{.*}} {moe.name = ["x_quantized"]} : tensor<?x128xbf16> -> tensor<?x128xbf16>
 // CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} : tensor<?x128xbf16>, tensor<192x128xi8> weight_scale(
 // CHECK-NOT:       input_quant
-// CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, {{.*}}packing = fragments, second_scale = f32>
+// CHECK-SAME:      strategy = #moe.strategy<prepack>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, {{.*}}packing = prepacked, second_scale = f32>
 // TILE-LABEL: plan.program @powers
 // TILE:       tile.quantize <{{.*}}packing = bf16, power_of_two = true> {{.*}} outs(%{{.*}} : memref<?x128xbf16>)
 func.func @powers(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
@@ -122,9 +122,9 @@ func.func @powers(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
 // CHECK-DAG:     %[[Q:.*]], %[[QS:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> %{{.*}} -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
 // CHECK-DAG:     %[[B:.*]], %[[BS:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, packing = bf16> %{{.*}} -> tensor<?x128xbf16>, tensor<?x1xf32>
 // CHECK-NOT:     moe.quantize
-// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}way = #moe.way<native>
-// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}way = #moe.way<repack>
-// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}way = #moe.way<repack>
+// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}strategy = #moe.strategy<native>
+// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}strategy = #moe.strategy<prepack>
+// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}strategy = #moe.strategy<prepack>
 func.func @shared(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %v: tensor<192x128xf8E4M3FN> {moe.name = "v", moe.role = "weight"}, %c: tensor<192x1xf32> {moe.name = "c", moe.role = "weight"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
@@ -147,11 +147,11 @@ func.func @shared(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
 // quantized them.
 // CHECK-LABEL: func.func @codes
 // CHECK-NOT:     packing = bf16
-// CHECK:         way = #moe.way<repack>, weight_quant = {{.*}} packing = fragments_e4m3
+// CHECK:         strategy = #moe.strategy<prepack>, weight_quant = {{.*}} packing = prepacked_e4m3
 // CHECK-NOT:     packing = bf16
-// CHECK:         way = #moe.way<decode>
+// CHECK:         strategy = #moe.strategy<dequantize>
 // CHECK-NOT:     packing = bf16
-// CHECK:         way = #moe.way<decode>
+// CHECK:         strategy = #moe.strategy<dequantize>
 // CHECK-NOT:     packing = bf16
 // CHECK:       return
 func.func @codes(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},

@@ -34,7 +34,7 @@ func.func @one_rank(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared
 func.func @output(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{takes 'part', a part of a sum over tp, where a whole value is needed; put a moe.combine ahead of it}}
+  // expected-error@+1 {{takes 'part', a partial over tp, where a reduced value is needed; put a moe.combine before it}}
   return %y : tensor<?x8xf32>
 }
 
@@ -42,7 +42,7 @@ func.func @output(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_e
 
 func.func @activation(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
-  // expected-error@+1 {{is not linear in what comes from 'shared_experts.w2', a part of a sum over tp, and a part is no value of it; put a moe.combine ahead of it}}
+  // expected-error@+1 {{is not linear in a value computed from 'shared_experts.w2', a partial over tp, so the partials would not sum to its result; put a moe.combine before it}}
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> epilogue {
   ^bb0(%v: f32):
     %zero = arith.constant 0.0 : f32
@@ -59,7 +59,7 @@ func.func @activation(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shar
 func.func @square(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{is not linear in what comes from 'part'}}
+  // expected-error@+1 {{is not linear in a value computed from 'part'}}
   %z = moe.row_map %y : tensor<?x8xf32> {
   ^bb0(%v: f32):
     // expected-note@+1 {{by 'arith.mulf'}}
@@ -74,7 +74,7 @@ func.func @square(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_e
 func.func @router(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x2xi32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{takes 'part', a part of a sum over tp, where a whole value is needed}}
+  // expected-error@+1 {{takes 'part', a partial over tp, where a reduced value is needed}}
   %ids, %weights = moe.route %y : tensor<?x8xf32> <top_k = 2> -> tensor<?x2xi32>, tensor<?x2xf32>
   return %ids : tensor<?x2xi32>
 }
@@ -84,7 +84,7 @@ func.func @router(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_e
 func.func @next_product(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{takes 'part', a part of a sum over tp, where a whole value is needed; a product with a part of a weight is a part itself}}
+  // expected-error@+1 {{takes 'part', a partial over tp, where a reduced value is needed; a gemm with a slice of a weight yields a partial itself}}
   %z = moe.grouped_matmul %y, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   return %z : tensor<?x8xf32>
 }
@@ -94,7 +94,7 @@ func.func @next_product(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "sh
 func.func @quantized(%x: tensor<?x128xbf16>, %w: tensor<128x128xbf16> {moe.name = "shared_experts.w2"}) -> tensor<?x128xf8E4M3FN>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<128x128xbf16> {moe.name = ["part"]} -> tensor<?x128xbf16>
-  // expected-error@+1 {{takes 'part', a part of a sum over tp, where a whole value is needed}}
+  // expected-error@+1 {{takes 'part', a partial over tp, where a reduced value is needed}}
   %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %y
       : tensor<?x128xbf16> -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
   return %q : tensor<?x128xf8E4M3FN>
@@ -104,7 +104,7 @@ func.func @quantized(%x: tensor<?x128xbf16>, %w: tensor<128x128xbf16> {moe.name 
 
 func.func @bias(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}, %b: tensor<8xf32>) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
-  // expected-error@+1 {{adds a whole value to what comes from 'shared_experts.w2', a part of a sum over tp, and each rank would add it; put a moe.combine ahead of it}}
+  // expected-error@+1 {{adds a reduced value to a value computed from 'shared_experts.w2', a partial over tp, so each rank would add it; put a moe.combine before it}}
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> columns(%b : tensor<8xf32>) epilogue {
   ^bb0(%v: f32, %c: f32):
     // expected-note@+1 {{by 'arith.addf'}}
@@ -124,7 +124,7 @@ func.func @addend(%y: tensor<?x8xf32>, %w2: tensor<4x8x8xf32> {moe.name = "exper
   %e = moe.grouped_matmul %y, %w2 : tensor<?x8xf32>, tensor<4x8x8xf32> offsets(%offsets : tensor<5xi32>)
       {moe.name = ["experts_out"]} -> tensor<?x8xf32>
   %s = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["shared_out"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{adds 'shared_out', a part of a sum over tp, to 'experts_out', a part of a sum over dp and tp, so that one of them would be counted once per rank}}
+  // expected-error@+1 {{adds 'shared_out', a partial over tp, to 'experts_out', a partial over dp and tp, so one of them would be counted once per rank}}
   %r = moe.unpermute %e, %position : tensor<?x8xf32>, tensor<?x2xi32> addend(%s : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %r : tensor<?x8xf32>
 }
@@ -132,7 +132,7 @@ func.func @addend(%y: tensor<?x8xf32>, %w2: tensor<4x8x8xf32> {moe.name = "exper
 // -----
 
 func.func @whole(%x: tensor<?x8xf32> {moe.name = "hidden_states"}) -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, tp = 2>} {
-  // expected-error@+1 {{sums 'hidden_states' over tp, along which it is whole, so that it would count once per rank; drop one of the sums}}
+  // expected-error@+1 {{sums 'hidden_states' over tp, over which it is reduced already, so that it would count once per rank; remove one of the sums}}
   %y = moe.combine <tp> %x : tensor<?x8xf32>
   return %y : tensor<?x8xf32>
 }
@@ -142,7 +142,7 @@ func.func @whole(%x: tensor<?x8xf32> {moe.name = "hidden_states"}) -> tensor<?x8
 func.func @other_axis(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<dp = 2, tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{sums 'part' over dp, along which it is whole}}
+  // expected-error@+1 {{sums 'part' over dp, over which it is reduced already}}
   %z = moe.combine <dp> %y : tensor<?x8xf32>
   return %z : tensor<?x8xf32>
 }
@@ -158,7 +158,7 @@ func.func @twice(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_ex
   ^bb0(%v: f32):
     moe.yield %v : f32
   } {moe.name = ["same"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{sums 'same' over tp, which was done before, so that it would count once per rank; drop one of the sums}}
+  // expected-error@+1 {{sums 'same' over tp, over which it has been summed already, so that it would count once per rank; remove one of the sums}}
   %again = moe.combine <tp> %z : tensor<?x8xf32>
   return %again : tensor<?x8xf32>
 }
@@ -170,7 +170,7 @@ func.func @two_of_one(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shar
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
   // expected-note@+1 {{here}}
   %sum = moe.combine <tp> %y : tensor<?x8xf32>
-  // expected-error@+1 {{sums 'part' over tp, which was done before}}
+  // expected-error@+1 {{sums 'part' over tp, over which it has been summed already}}
   %again = moe.combine <tp> %y : tensor<?x8xf32>
   return %sum, %again : tensor<?x8xf32>, tensor<?x8xf32>
 }
@@ -180,7 +180,7 @@ func.func @two_of_one(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shar
 func.func @dispatched_part(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"}) -> tensor<?x8xf32>
     attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> {moe.name = ["part"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{takes 'part', a part of a sum over tp, where a whole value is needed}}
+  // expected-error@+1 {{takes 'part', a partial over tp, where a reduced value is needed}}
   %z = moe.dispatch <tp> %y : tensor<?x8xf32> -> tensor<?x8xf32>
   return %z : tensor<?x8xf32>
 }
@@ -190,7 +190,7 @@ func.func @dispatched_part(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = 
 func.func @placed_twice(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8xi32>) -> tensor<?x2xi32>
     attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
   %local = moe.place_ids %ids : tensor<?x2xi32> table(%t : tensor<8xi32>) {moe.name = ["local_ids"]} -> tensor<?x2xi32>
-  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; place the ids that were chosen}}
+  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; give the ids that the router chose}}
   %again = moe.place_ids %local : tensor<?x2xi32> table(%t : tensor<8xi32>) -> tensor<?x2xi32>
   return %again : tensor<?x2xi32>
 }
@@ -200,7 +200,7 @@ func.func @placed_twice(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tenso
 func.func @returned_ids(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8xi32>) -> tensor<?x2xi32>
     attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
   %local = moe.place_ids %ids : tensor<?x2xi32> table(%t : tensor<8xi32>) {moe.name = ["local_ids"]} -> tensor<?x2xi32>
-  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; return those that were chosen}}
+  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; return the ids that the router chose}}
   return %local : tensor<?x2xi32>
 }
 
@@ -221,7 +221,7 @@ func.func @replicas(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8x
   %physical = moe.place_ids %ids : tensor<?x2xi32> table(%places : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>)
       {moe.name = ["physical_ids"]} -> tensor<?x2xi32>
   %local = moe.place_ids %physical : tensor<?x2xi32> table(%t : tensor<8xi32>) -> tensor<?x2xi32>
-  // expected-error@+1 {{takes 'physical_ids', ids of replicas, where ids of the layer's experts are needed; place the ids that were chosen}}
+  // expected-error@+1 {{takes 'physical_ids', ids of replicas, where ids of the layer's experts are needed; give the ids that the router chose}}
   %again = moe.place_ids %physical : tensor<?x2xi32> table(%places : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>) -> tensor<?x2xi32>
   return %again : tensor<?x2xi32>
 }
@@ -230,7 +230,7 @@ func.func @replicas(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8x
 
 func.func @not_placed(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %weights: tensor<?x2xf32>) -> tensor<5xi32>
     attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
-  // expected-error@+1 {{takes 'topk_ids', ids of the layer's experts, where ids of a rank's own experts are needed; put a moe.place_ids with the rank's table ahead of it}}
+  // expected-error@+1 {{takes 'topk_ids', ids of the layer's experts, where ids of a rank's own experts are needed; put a moe.place_ids with the rank's table before it}}
   %offsets, %position, %source, %row_weight = moe.permute %ids, %weights {num_experts = 4 : i64}
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<5xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return %offsets : tensor<5xi32>
@@ -241,7 +241,7 @@ func.func @not_placed(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %weights: t
 func.func @placed_for_nothing(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %weights: tensor<?x2xf32>, %t: tensor<8xi32>) -> tensor<9xi32>
     attributes {moe.mesh = #moe.mesh<dp = 2>} {
   %local = moe.place_ids %ids : tensor<?x2xi32> table(%t : tensor<8xi32>) {moe.name = ["local_ids"]} -> tensor<?x2xi32>
-  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; each rank has a part of every expert: drop the table}}
+  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; each rank has a slice of every expert: remove the table}}
   %offsets, %position, %source, %row_weight = moe.permute %local, %weights {num_experts = 8 : i64}
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<9xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return %offsets : tensor<9xi32>
@@ -255,7 +255,7 @@ func.func @zeros_of_a_part(%rows: tensor<?x8xf32>, %x: tensor<?x8xf32>, %ids: te
     -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<tp = 2>} {
   %y = moe.grouped_matmul %rows, %w2 : tensor<?x8xf32>, tensor<4x8x8xf32> offsets(%offsets : tensor<5xi32>)
       {moe.name = ["experts_out"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{adds a value without a name, which is whole, to 'experts_out', a part of a sum over tp, so that one of them would be counted once per rank}}
+  // expected-error@+1 {{adds a value without a name, which is reduced, to 'experts_out', a partial over tp, so one of them would be counted once per rank}}
   %z = moe.unpermute %y, %position : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %weights : tensor<?x8xf32>, tensor<?x2xf32>)
       -> tensor<?x8xf32>
   return %z : tensor<?x8xf32>
@@ -269,7 +269,7 @@ func.func @zeros_twice(%x: tensor<?x8xf32>, %rows: tensor<?x8xf32>, %weights: te
   // expected-note@+1 {{here}}
   %y = moe.unpermute %rows, %position : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %weights : tensor<?x8xf32>, tensor<?x2xf32>)
       addend(%rows : tensor<?x8xf32>) {moe.name = ["output"]} -> tensor<?x8xf32>
-  // expected-error@+1 {{adds zero experts to 'output', which has them; drop one of the sums}}
+  // expected-error@+1 {{adds zero experts to 'output', which already includes them; remove one of the sums}}
   %z = moe.unpermute %y, %position : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %weights : tensor<?x8xf32>, tensor<?x2xf32>)
       addend(%y : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %z : tensor<?x8xf32>
@@ -280,7 +280,7 @@ func.func @zeros_twice(%x: tensor<?x8xf32>, %rows: tensor<?x8xf32>, %weights: te
 func.func @zeros_by_placed_ids(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8xi32>) -> tensor<?x2xi32>
     attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
   %local = moe.place_ids %ids : tensor<?x2xi32> table(%t : tensor<8xi32>) {moe.name = ["local_ids"]} -> tensor<?x2xi32>
-  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; place the ids that were chosen}}
+  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; give the ids that the router chose}}
   %position = moe.place_ids %local : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
   return %position : tensor<?x2xi32>
 }

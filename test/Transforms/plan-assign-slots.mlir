@@ -37,9 +37,8 @@ plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// A side stream runs beside everything until it is joined: "s" and "t" meet
-// neither "a" nor "b", though in the list they come after them. After the join
-// "u" may take the place of "t" or "a".
+// A side stream runs beside everything until it is joined: "s" and "t" meet neither "a" nor "b", though in the list
+// they come after them. After the join "u" may use the slot of "t" or "a".
 // CHECK-LABEL: plan.program @streams
 // CHECK: plan.buffer "a" slot 0
 // CHECK: plan.buffer "b" slot 1

@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.contract, sm80.gemv, sm80.top_k, sm80.count_slots, sm80.rank, sm80.place_ids, sm80.row_map, sm80.tensor_scale, sm80.quantize, sm80.gather_rows, sm80.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -16,54 +16,54 @@ tile.kernel @lanes(%x: memref<?x12xf32>, %y: memref<?x12xf32>, %t: i64) {
   tile.row_map tokens(%t) ins(%x : memref<?x12xf32>) outs(%y : memref<?x12xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
-    } {config = #tile.sm80_row_map<columns_per_cta = 256, vector_width = 8>}
+    } {config = #tile.gpu_row_map<columns_per_cta = 256, vector_width = 8>}
   tile.return
 }
 
 // -----
 
-tile.kernel @panel(%x: memref<?x12xf32>, %y: memref<?x12xf32>, %t: i64) {
+tile.kernel @n_tile(%x: memref<?x12xf32>, %y: memref<?x12xf32>, %t: i64) {
   // expected-error@+1 {{columns_per_cta = 100; give a multiple of 128 up to 4096}}
   tile.row_map tokens(%t) ins(%x : memref<?x12xf32>) outs(%y : memref<?x12xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
-    } {config = #tile.sm80_row_map<columns_per_cta = 100, vector_width = 4>}
+    } {config = #tile.gpu_row_map<columns_per_cta = 100, vector_width = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @tile(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
-  // expected-error@+1 {{tile_columns = 48; give a multiple of 32}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
-      {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 48, step = 64, vector_width = 4>}
+  // expected-error@+1 {{block_n = 48; give a multiple of 32}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.sm80_gemm<block_m = 64, block_n = 48, block_k = 64, vector_width = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @depth(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
-  // expected-error@+1 {{step = 16 is 32 bytes of a row; give 64 or 128 bytes}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
-      {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 16, vector_width = 4>}
+  // expected-error@+1 {{block_k = 16 is 32 bytes per row; give 64 or 128 bytes}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.sm80_gemm<block_m = 64, block_n = 64, block_k = 16, vector_width = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @registers(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
-  // expected-error@+1 {{tile_rows = 256, tile_columns = 128 needs 256 accumulators per thread; give at most 128}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
-      {config = #tile.sm80_contract<tile_rows = 256, tile_columns = 128, step = 32, vector_width = 4>}
+  // expected-error@+1 {{block_m = 256, block_n = 128 needs 256 accumulators per thread; give at most 128}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.sm80_gemm<block_m = 256, block_n = 128, block_k = 32, vector_width = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @shared(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xf32>, %t: i64) {
-  // expected-error@+1 {{tile_rows = 128, tile_columns = 128, step = 64 needs 110592 bytes of shared memory; give at most 101376}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
-      {config = #tile.sm80_contract<tile_rows = 128, tile_columns = 128, step = 64, vector_width = 4>}
+  // expected-error@+1 {{block_m = 128, block_n = 128, block_k = 64 needs 110592 bytes of shared memory; give at most 101376}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>) outs(%y : memref<?x64xf32>)
+      {config = #tile.sm80_gemm<block_m = 128, block_n = 128, block_k = 64, vector_width = 4>}
   tile.return
 }
 
@@ -72,7 +72,7 @@ tile.kernel @shared(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x
 tile.kernel @warps(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   // expected-error@+1 {{threads = 48; give a multiple of 32 up to 1024}}
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
-      <top_k = 8> {config = #tile.sm80_top_k<threads = 48, tokens_per_cta = 4>}
+      <top_k = 8> {config = #tile.gpu_top_k<threads = 48, tokens_per_cta = 4>}
   tile.return
 }
 
@@ -81,7 +81,7 @@ tile.kernel @warps(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf3
 tile.kernel @no_tokens(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   // expected-error@+1 {{tokens_per_cta = 0; give 1 to 1048576}}
   tile.top_k tokens(%t) logits(%l : memref<?x128xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
-      <top_k = 8> {config = #tile.sm80_top_k<threads = 32>}
+      <top_k = 8> {config = #tile.gpu_top_k<threads = 32>}
   tile.return
 }
 
@@ -90,7 +90,7 @@ tile.kernel @no_tokens(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x
 tile.kernel @rows_of_warps(%l: memref<?x4096xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
   // expected-error@+1 {{threads = 64 needs 66048 bytes of shared memory; there are 49152}}
   tile.top_k tokens(%t) logits(%l : memref<?x4096xf32>) outs(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
-      <top_k = 8> {config = #tile.sm80_top_k<threads = 64, tokens_per_cta = 4>}
+      <top_k = 8> {config = #tile.gpu_top_k<threads = 64, tokens_per_cta = 4>}
   tile.return
 }
 
@@ -99,10 +99,10 @@ tile.kernel @rows_of_warps(%l: memref<?x4096xf32>, %i: memref<?x8xi32>, %w: memr
 tile.kernel @many(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20001xi32>, %p: memref<?x8xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   // expected-error@+1 {{experts_at_once = 20000; give 1 to 4096}}
-  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %r : memref<20001xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 20000 : i64,
-       config = #tile.sm80_rank<threads = 32, tokens_per_cta = 1, experts_at_once = 20000>}
+       config = #tile.gpu_sort_by_expert<threads = 32, tokens_per_cta = 1, experts_at_once = 20000>}
   tile.return
 }
 
@@ -111,9 +111,9 @@ tile.kernel @many(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20001xi32
 tile.kernel @chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<5xi32>, %p: memref<?x8xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
   // expected-error@+1 {{tokens_per_cta = 0; give 1 to 1048576}}
-  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %r : memref<5xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
-      {num_experts = 4 : i64, config = #tile.sm80_rank<threads = 32, experts_at_once = 4>}
+      {num_experts = 4 : i64, config = #tile.gpu_sort_by_expert<threads = 32, experts_at_once = 4>}
   tile.return
 }
 
@@ -121,11 +121,11 @@ tile.kernel @chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<5xi32>,
 
 tile.kernel @other_chunks(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %c: memref<128x4xi32>, %o: memref<5xi32>,
     %p: memref<?x8xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
-  // expected-error@+1 {{tokens_per_cta = 64; give the 128 tokens of the chunks that 'counts' are of}}
-  tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>) counts(%c : memref<128x4xi32>)
+  // expected-error@+1 {{tokens_per_cta = 64; give the 128 tokens of a chunk of 'counts'}}
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x8xi32>, memref<?x8xf32>) counts(%c : memref<128x4xi32>)
       outs(%o, %p, %s, %r : memref<5xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 4 : i64, chunk_tokens = 128 : i64,
-       config = #tile.sm80_rank<threads = 32, tokens_per_cta = 64, experts_at_once = 4>}
+       config = #tile.gpu_sort_by_expert<threads = 32, tokens_per_cta = 64, experts_at_once = 4>}
   tile.return
 }
 
@@ -135,7 +135,7 @@ tile.kernel @counters(%i: memref<?x8xi32>, %c: memref<128x20000xi32>, %t: i64) {
   // expected-error@+1 {{experts_at_once = 20000; give 1 to 8192}}
   tile.count_slots tokens(%t) ids(%i : memref<?x8xi32>) outs(%c : memref<128x20000xi32>)
       {num_experts = 20000 : i64, chunk_tokens = 128 : i64,
-       config = #tile.sm80_count_slots<threads = 32, experts_at_once = 20000>}
+       config = #tile.gpu_count_slots<threads = 32, experts_at_once = 20000>}
   tile.return
 }
 
@@ -145,36 +145,36 @@ tile.kernel @threads(%i: memref<?x8xi32>, %c: memref<128x4xi32>, %t: i64) {
   // expected-error@+1 {{threads = 48; give a multiple of 32 up to 1024}}
   tile.count_slots tokens(%t) ids(%i : memref<?x8xi32>) outs(%c : memref<128x4xi32>)
       {num_experts = 4 : i64, chunk_tokens = 128 : i64,
-       config = #tile.sm80_count_slots<threads = 48, experts_at_once = 4>}
+       config = #tile.gpu_count_slots<threads = 48, experts_at_once = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @no_tokens_at_a_time(%x: memref<?x16xf32>, %p: memref<?x2xi32>, %y: memref<?x16xf32>, %t: i64) {
-  // expected-error@+1 {{token_stride = 0; give 1 or more tokens at a time}}
+  // expected-error@+1 {{token_stride = 0; give at least 1}}
   tile.gather_reduce tokens(%t) ins(%x, %p : memref<?x16xf32>, memref<?x2xi32>) outs(%y : memref<?x16xf32>)
-      {config = #tile.sm80_gather_reduce<columns_per_cta = 128, vector_width = 4>}
+      {config = #tile.gpu_gather_reduce<columns_per_cta = 128, vector_width = 4>}
   tile.return
 }
 
 // -----
 
 tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{groups are told apart by their rows in sm90.contract alone; give no 'group_rows'}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
-      {group_rows = #tile.group_rows<max = 64>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
+  // expected-error@+1 {{this schedule does not select groups by their rows; remove 'group_rows'}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>)
+      {group_rows = #tile.group_rows<max = 64>, config = #tile.sm80_gemm<block_m = 32, block_n = 32, block_k = 64, vector_width = 8>}
   tile.return
 }
 
 // -----
 
 // Rounding to e4m3 does not fit in registers beside a row.
-tile.kernel @codes_of_rows(%q: memref<?x48xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x48xf8E4M3FN>, %z: memref<?x1xf32>,
+tile.kernel @quantized_rows(%q: memref<?x48xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x48xf8E4M3FN>, %z: memref<?x1xf32>,
     %x: memref<?x48xf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) attributes {form = #tile.kernel_form<resident = true>} {
-  // expected-error @+1 {{e4m3 with one scale for a row is made by instructions alone, which the target has not; quantize ahead}}
+  // expected-error @+1 {{quantization to e4m3 with one scale per row needs conversion instructions that the target lacks; quantize in an earlier launch}}
   tile.exchange all_gather to_results tokens(%tokens) ins(%s, %q : memref<?x1xf32>, memref<?x48xf8E4M3FN>)
-      outs(%z, %y : memref<?x1xf32>, memref<?x48xf8E4M3FN>) codes_of(%x : memref<?x48xf16>) coded [1, 0]
+      outs(%z, %y : memref<?x1xf32>, memref<?x48xf8E4M3FN>) unquantized(%x : memref<?x48xf16>) quantized [1, 0]
       by <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
       heaps(%a, %b : memref<?xi64>, memref<?xi64>)
   tile.return

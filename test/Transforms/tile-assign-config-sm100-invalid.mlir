@@ -5,11 +5,11 @@
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
-  // expected-error@+1 {{tile_rows = 24; give a multiple of 16 up to 128}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  // expected-error@+1 {{block_m = 24; give a multiple of 16 up to 128}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 24, tile_columns = 128, stages = 4>}
+                                    config = #tile.sm100_gemm<block_m = 24, block_n = 128, stages = 4>}
   tile.return
 }
 
@@ -20,11 +20,11 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
-  // expected-error@+1 {{tile_rows = 144; give a multiple of 16 up to 128}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  // expected-error@+1 {{block_m = 144; give a multiple of 16 up to 128}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 144, tile_columns = 128, stages = 4>}
+                                    config = #tile.sm100_gemm<block_m = 144, block_n = 128, stages = 4>}
   tile.return
 }
 
@@ -35,11 +35,11 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
-  // expected-error@+1 {{tile_columns = 384; give 128 or 256}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  // expected-error@+1 {{block_n = 384; give 128 or 256}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 64, tile_columns = 384, stages = 4>}
+                                    config = #tile.sm100_gemm<block_m = 64, block_n = 384, stages = 4>}
   tile.return
 }
 
@@ -50,11 +50,11 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
-  // expected-error@+1 {{tile_columns = 64; give 128 or 256}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  // expected-error@+1 {{block_n = 64; give 128 or 256}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 64, tile_columns = 64, stages = 4>}
+                                    config = #tile.sm100_gemm<block_m = 64, block_n = 64, stages = 4>}
   tile.return
 }
 
@@ -66,10 +66,10 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
   // expected-error@+1 {{stages = 1; give 2 to 8}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 64, tile_columns = 128, stages = 1>}
+                                    config = #tile.sm100_gemm<block_m = 64, block_n = 128, stages = 1>}
   tile.return
 }
 
@@ -81,10 +81,10 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
   // expected-error@+1 {{stages = 9; give 2 to 8}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 64, tile_columns = 128, stages = 9>}
+                                    config = #tile.sm100_gemm<block_m = 64, block_n = 128, stages = 9>}
   tile.return
 }
 
@@ -96,10 +96,10 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x512xbf16>, %t: i64) {
   // expected-error@+1 {{stages = 5 needs 243328 bytes of shared memory; give at most 232448}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x512xbf16>) {input_quant = #rows, weight_quant = #weights,
-                                    config = #tile.sm100_contract<tile_rows = 112, tile_columns = 256, stages = 5>}
+                                    config = #tile.sm100_gemm<block_m = 112, block_n = 256, stages = 5>}
   tile.return
 }
 
@@ -110,13 +110,13 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: mem
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<512x256xf8E4M3FN>, %a: memref<?x8xf32>,
     %b: memref<512x8xf8E8M0FNU>, %y: memref<?x256xbf16>, %t: i64) {
-  // expected-error@+1 {{tile_columns = 256; give 128}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
+  // expected-error@+1 {{block_n = 256; give 128}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<512x256xf8E4M3FN>)
       input_scale(%a : memref<?x8xf32>) weight_scale(%b : memref<512x8xf8E8M0FNU>)
       outs(%y : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         tile.yield %g : f32
       } {input_quant = #rows, weight_quant = #weights, layout = #moe.weight_layout<order = gate_up>,
-         config = #tile.sm100_contract<tile_rows = 64, tile_columns = 256, stages = 2>}
+         config = #tile.sm100_gemm<block_m = 64, block_n = 256, stages = 2>}
   tile.return
 }

@@ -1,4 +1,4 @@
-// Ops that sm90.contract is chosen for, and reasons for others.
+// Ops that sm90.gemm is chosen for, and reasons for others.
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2> %t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file %t
 
@@ -8,11 +8,11 @@
 // CHECK-SAME: grid = #plan.expr<"132">
 // CHECK-SAME: shared = 204880 : i64
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 96, 2, 8, 2048], along = [0, 1, 1, 1, 2], steps = [1, 8, 768, 1, 1], box = [1, 16, 2, 8, 64], swizzle = 128>]
-// CHECK: #tile.sm90_contract<tile_rows = [16, 32, 64, 96, 128], tile_columns = 128, step = 64, stages = 4>
-// REMARK: Passed{{.*}}sm90.contract{{.*}}Function=gate_up
+// CHECK: #tile.sm90_gemm<block_m = [16, 32, 64, 96, 128], block_n = 128, block_k = 64, stages = 4>
+// REMARK: Passed{{.*}}sm90.gemm{{.*}}Function=gate_up
 tile.kernel @gate_up(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
@@ -24,7 +24,7 @@ tile.kernel @gate_up(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o
 // CHECK-LABEL: tile.kernel @interleaved
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [8, 2, 8, 64], along = [0, 0, 0, 1], steps = [16, 1, 2, 1], box = [16, 2, 8, 64], swizzle = 128>]
 tile.kernel @interleaved(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %y: memref<?x64xf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf16>, memref<128x64xf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xf16>, memref<128x64xf16>)
       outs(%y : memref<?x64xf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
@@ -36,10 +36,10 @@ tile.kernel @interleaved(%x: memref<?x64xf16>, %w: memref<128x64xf16>, %y: memre
 // Without gate and up a CTA has twice as many columns.
 // CHECK-LABEL: tile.kernel @down
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [128, 2048, 768], along = [0, 1, 2], steps = [1, 1, 1], box = [1, 256, 64], swizzle = 128>]
-// CHECK: #tile.sm90_contract<tile_rows = [16, 32, 64, 96, 128], tile_columns = 256, step = 64, stages = 4>
+// CHECK: #tile.sm90_gemm<block_m = [16, 32, 64, 96, 128], block_n = 256, block_k = 64, stages = 4>
 tile.kernel @down(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: memref<129xi32>,
     %y: memref<?x2048xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
       offsets(%o : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
   tile.return
 }
@@ -50,7 +50,7 @@ tile.kernel @down(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: mem
 // CHECK-SAME: #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [16, 64], swizzle = 128>, #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [32, 64], swizzle = 128>]
 // CHECK: map_rows
 tile.kernel @from_buffer(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x128xbf16>)
   tile.return
 }
@@ -77,39 +77,39 @@ plan.program @layer max_tokens 64 {
 // CHECK-LABEL: tile.kernel @router
 // CHECK-SAME: grid = #plan.expr<"min(ceildiv(tokens, 32), 132)">
 // CHECK-SAME: sizes = [128, 2048], along = [0, 1], steps = [1, 1], box = [128, 64]
-// CHECK: #tile.sm90_contract<tile_rows = [16, 32], tile_columns = 128, step = 64, stages = 8>
+// CHECK: #tile.sm90_gemm<block_m = [16, 32], block_n = 128, block_k = 64, stages = 8>
 tile.kernel @router(%x: memref<?x2048xbf16>, %w: memref<128x2048xbf16>, %y: memref<?x128xf32>,
     %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x2048xbf16>)
       outs(%y : memref<?x128xf32>)
   tile.return
 }
 
 // CHECK-LABEL: tile.kernel @f32
 // CHECK-NOT: tensor_maps
-// CHECK: #tile.sm80_contract<
-// REMARK: Missed{{.*}}sm90.contract{{.*}}Function=f32{{.*}}no tensor core has the precision of f32; weights of 8 and 16 bits are taken
-// REMARK: Passed{{.*}}sm80.contract{{.*}}Function=f32
+// CHECK: #tile.sm80_gemm<
+// REMARK: Missed{{.*}}sm90.gemm{{.*}}Function=f32{{.*}}tensor cores do not multiply f32 exactly; weights must have 8 or 16 bits
+// REMARK: Passed{{.*}}sm80.gemm{{.*}}Function=f32
 tile.kernel @f32(%x: memref<?x64xf32>, %w: memref<128x64xf32>, %y: memref<?x128xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<128x64xf32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<128x64xf32>)
       outs(%y : memref<?x128xf32>)
   tile.return
 }
 
-// CHECK-LABEL: tile.kernel @odd_depth
-// CHECK: #tile.sm80_contract<
-// REMARK: Missed{{.*}}Function=odd_depth{{.*}}a row of weights has 1022 bytes, and tensor maps go in multiples of 16
-tile.kernel @odd_depth(%x: memref<?x511xbf16>, %w: memref<128x511xbf16>, %y: memref<?x128xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x511xbf16>, memref<128x511xbf16>)
+// CHECK-LABEL: tile.kernel @odd_k
+// CHECK: #tile.sm80_gemm<
+// REMARK: Missed{{.*}}Function=odd_k{{.*}}a row of weights has 1022 bytes, but tensor maps need a multiple of 16
+tile.kernel @odd_k(%x: memref<?x511xbf16>, %w: memref<128x511xbf16>, %y: memref<?x128xf32>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x511xbf16>, memref<128x511xbf16>)
       outs(%y : memref<?x128xf32>)
   tile.return
 }
 
 // CHECK-LABEL: tile.kernel @odd_columns
-// CHECK: #tile.sm80_contract<
-// REMARK: Missed{{.*}}Function=odd_columns{{.*}}a row of the result has 74 bytes, and rows are copied in multiples of 16
+// CHECK: #tile.sm80_gemm<
+// REMARK: Missed{{.*}}Function=odd_columns{{.*}}a row of the result has 74 bytes, but rows are copied in multiples of 16
 tile.kernel @odd_columns(%x: memref<?x64xbf16>, %w: memref<37x64xbf16>, %y: memref<?x37xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<37x64xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<37x64xbf16>)
       outs(%y : memref<?x37xbf16>)
   tile.return
 }

@@ -9,12 +9,12 @@
 // Grouped: the largest BLOCK_N with at most 256 KiB of weights; with gate and up a column is a pair of weight rows.
 // CHECK-LABEL: tile.kernel @experts_hidden
 // CHECK-SAME: grid = #plan.expr<"3072">
-// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 16>
+// CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_hidden
-// AVX2: config = #tile.cpu_contract<register_rows = 2, register_columns = 2, step = 16, columns_per_cta = 32, lanes = 8>
-// REMARK: remark: [Passed] cpu.contract | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.cpu_contract<register_rows = 4, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 16>", grid=3072
+// AVX2: config = #tile.cpu_gemm<register_rows = 2, register_columns = 2, block_k = 16, columns_per_cta = 32, lanes = 8>
+// REMARK: remark: [Passed] cpu.gemm | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 16>", grid=3072
 tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
   ^bb0(%g: f32, %u: f32):
     %a = arith.mulf %g, %u : f32
     tile.yield %a : f32
@@ -24,23 +24,23 @@ tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf
 
 // CHECK-LABEL: tile.kernel @experts_out
 // CHECK-SAME: grid = #plan.expr<"4096">
-// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 64, lanes = 16>
+// CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 32, columns_per_cta = 64, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_out
-// AVX2: config = #tile.cpu_contract<register_rows = 2, register_columns = 4, step = 16, columns_per_cta = 64, lanes = 8>
+// AVX2: config = #tile.cpu_gemm<register_rows = 2, register_columns = 4, block_k = 16, columns_per_cta = 64, lanes = 8>
 tile.kernel @experts_out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %off: memref<129xi32>, %y: memref<?x2048xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>) offsets(%off : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>) offsets(%off : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
   tile.return
 }
 
-// Dense: panels for many cores, rows in blocks. f32 needs no widening, so more
+// Dense: N tiles for many cores, rows in blocks. f32 needs no widening, so more
 // rows fit into 16 registers.
 // CHECK-LABEL: tile.kernel @router_logits
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 8">
-// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 16, lanes = 16, rows_per_cta = 64>
+// CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 16, columns_per_cta = 16, lanes = 16, rows_per_cta = 64>
 // AVX2-LABEL: tile.kernel @router_logits
-// AVX2: config = #tile.cpu_contract<register_rows = 3, register_columns = 4, step = 8, columns_per_cta = 16, lanes = 8, rows_per_cta = 64>
+// AVX2: config = #tile.cpu_gemm<register_rows = 3, register_columns = 4, block_k = 8, columns_per_cta = 16, lanes = 8, rows_per_cta = 64>
 tile.kernel @router_logits(%x: memref<?x2048xf32>, %w: memref<128x2048xf32>, %y: memref<?x128xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf32>, memref<128x2048xf32>) outs(%y : memref<?x128xf32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xf32>, memref<128x2048xf32>) outs(%y : memref<?x128xf32>)
   tile.return
 }
 
@@ -49,7 +49,7 @@ tile.kernel @router_logits(%x: memref<?x2048xf32>, %w: memref<128x2048xf32>, %y:
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64)">
 // CHECK: columns_per_cta = 4, lanes = 16, rows_per_cta = 64>
 tile.kernel @shared_gate(%x: memref<?x64xbf16>, %w: memref<1x64xbf16>, %y: memref<?x1xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<1x64xbf16>) outs(%y : memref<?x1xf32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<1x64xbf16>) outs(%y : memref<?x1xf32>)
   tile.return
 }
 
@@ -64,9 +64,9 @@ tile.kernel @route_0(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %wt: memref<?x2
 
 // CHECK-LABEL: tile.kernel @route_1
 // CHECK-SAME: grid = #plan.expr<"1">
-// CHECK: config = #tile.cpu_rank
+// CHECK: config = #tile.cpu_sort_by_expert
 tile.kernel @route_1(%ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %off: memref<5xi32>, %pos: memref<?x2xi32>, %src: memref<?xi32>, %rw: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) outs(%off, %pos, %src, %rw : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64}
+  tile.sort_by_expert tokens(%t) ids(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) outs(%off, %pos, %src, %rw : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64}
   tile.return
 }
 
@@ -95,11 +95,11 @@ tile.kernel @output(%r: memref<?x8xf32>, %pos: memref<?x2xi32>, %y: memref<?x8xf
 // Block fp8: a block at a time is f32 in a near cache, whatever the depth; k divides a block.
 // CHECK-LABEL: tile.kernel @experts_hidden_fp8
 // CHECK-SAME: grid = #plan.expr<"3072">
-// CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 64, columns_per_cta = 32, lanes = 16>
+// CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 64, columns_per_cta = 32, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_hidden_fp8
-// AVX2: config = #tile.cpu_contract<register_rows = 3, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 8>
+// AVX2: config = #tile.cpu_gemm<register_rows = 3, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 8>
 tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf32>, %w: memref<128x1536x2048xf8E4M3FN>, %ws: memref<128x12x16xf32>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<128x1536x2048xf8E4M3FN>) input_scale(%xs : memref<?x16xf32>) weight_scale(%ws : memref<128x12x16xf32>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xf8E4M3FN>, memref<128x1536x2048xf8E4M3FN>) input_scale(%xs : memref<?x16xf32>) weight_scale(%ws : memref<128x12x16xf32>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
   ^bb0(%g: f32, %u: f32):
     %a = arith.mulf %g, %u : f32
     tile.yield %a : f32

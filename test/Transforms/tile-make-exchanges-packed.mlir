@@ -4,9 +4,9 @@
 // More ranks than a heap supports: there are no other kernels.
 // CHECK-LABEL: plan.program @packed
 //       CHECK: plan.collective all_gather dp ins
-//  CHECK-SAME: owned [1] {plan.pack_kernel = @pack_rows, plan.route_kernel = @route_rows}
+//  CHECK-SAME: routed [1] {plan.pack_kernel = @pack_rows, plan.route_kernel = @route_rows}
 //       CHECK: plan.collective reduce_scatter dp ins
-//  CHECK-SAME: owned [0] {plan.pack_kernel = @sum_packed_rows, plan.route_kernel = @route_rows}
+//  CHECK-SAME: routed [0] {plan.pack_kernel = @sum_packed_rows, plan.route_kernel = @route_rows}
 //   CHECK-NOT: tile.exchange
 //       CHECK: tile.kernel @route_rows
 //  CHECK-SAME: block = 1024 : i64, grid = #plan.expr<"32">
@@ -27,10 +27,10 @@ plan.program @packed max_tokens 64 mesh <dp = 32, tp = 1> {
   %c = plan.buffer "c" slot 2 rows <"tokens"> : memref<?x256xbf16>
   plan.variant tokens 0 to 64 {
     plan.collective all_gather dp ins(%i, %x : memref<?x2xi32>, memref<?x256xbf16>)
-        outs(%b, %a : memref<?x2xi32>, memref<?x256xbf16>) owners(%o : memref<64xi32>) ids(%i : memref<?x2xi32>) owned [1]
+        outs(%b, %a : memref<?x2xi32>, memref<?x256xbf16>) destinations(%o : memref<64xi32>) ids(%i : memref<?x2xi32>) routed [1]
     plan.launch @k ins(%a : memref<?x256xbf16>) outs(%c : memref<?x256xbf16>)
     plan.collective reduce_scatter dp ins(%c : memref<?x256xbf16>) outs(%y : memref<?x256xbf16>)
-        owners(%o : memref<64xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+        destinations(%o : memref<64xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0]
   }
 }
 tile.kernel @k(%x: memref<?x256xbf16>, %y: memref<?x256xbf16>, %t: i64) {
@@ -58,10 +58,10 @@ plan.program @valid max_tokens 16 mesh <dp = 2, tp = 1> {
   plan.variant tokens 0 to 16 {
     plan.collective all_gather dp ins(%i, %x, %n : memref<?x2xi32>, memref<?x8xbf16>, memref<1xi32>)
         outs(%b, %a, %m : memref<?x2xi32>, memref<?x8xbf16>, memref<2xi32>)
-        owners(%o : memref<8xi32>) ids(%i : memref<?x2xi32>) owned [1]
+        destinations(%o : memref<8xi32>) ids(%i : memref<?x2xi32>) routed [1]
     plan.launch @k ins(%a, %m : memref<?x8xbf16>, memref<2xi32>) outs(%c : memref<?x8xbf16>)
     plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
-        owners(%o : memref<8xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+        destinations(%o : memref<8xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0]
   }
 }
 tile.kernel @k(%x: memref<?x8xbf16>, %m: memref<2xi32>, %y: memref<?x8xbf16>, %t: i64) {
@@ -85,10 +85,10 @@ plan.program @replicas max_tokens 16 mesh <dp = 2, tp = 1> {
   %c = plan.buffer "c" slot 2 rows <"tokens"> : memref<?x8xbf16>
   plan.variant tokens 0 to 16 {
     plan.collective all_gather dp ins(%i, %x : memref<?x2xi32>, memref<?x8xbf16>)
-        outs(%b, %a : memref<?x2xi32>, memref<?x8xbf16>) owners(%o : memref<8x2xi32>) ids(%i : memref<?x2xi32>) owned [1] {experts_per_owner = 4 : i64}
+        outs(%b, %a : memref<?x2xi32>, memref<?x8xbf16>) destinations(%o : memref<8x2xi32>) ids(%i : memref<?x2xi32>) routed [1] {experts_per_rank = 4 : i64}
     plan.launch @k ins(%a : memref<?x8xbf16>) outs(%c : memref<?x8xbf16>)
     plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
-        owners(%o : memref<8x2xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0] {experts_per_owner = 4 : i64}
+        destinations(%o : memref<8x2xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0] {experts_per_rank = 4 : i64}
   }
 }
 tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
@@ -111,11 +111,11 @@ plan.program @moved_again max_tokens 32 mesh <dp = 2, tp = 2> {
   %c = plan.buffer "c" slot 2 rows <"tokens"> : memref<?x8xbf16>
   plan.variant tokens 0 to 32 {
     plan.collective all_gather dp ins(%i, %x : memref<?x2xi32>, memref<?x8xbf16>)
-        outs(%b, %a : memref<?x2xi32>, memref<?x8xbf16>) owners(%o : memref<8xi32>) ids(%i : memref<?x2xi32>) owned [1]
+        outs(%b, %a : memref<?x2xi32>, memref<?x8xbf16>) destinations(%o : memref<8xi32>) ids(%i : memref<?x2xi32>) routed [1]
     plan.launch @k ins(%a : memref<?x8xbf16>) outs(%c : memref<?x8xbf16>)
     plan.collective all_reduce tp ins(%a : memref<?x8xbf16>) outs(%z : memref<?x8xbf16>)
     plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
-        owners(%o : memref<8xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+        destinations(%o : memref<8xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0]
   }
 }
 tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {

@@ -21,7 +21,7 @@ plan.program @released max_tokens 16 mesh <dp = 2, tp = 1> {
         outs(%a, %b : memref<?x8xbf16>, memref<?x2xi32>)
     plan.launch @k ins(%a : memref<?x8xbf16>) outs(%c : memref<?x8xbf16>)
     plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
-        owners(%o : memref<8xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+        destinations(%o : memref<8xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0]
   }
 }
 tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {

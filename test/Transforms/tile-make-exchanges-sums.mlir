@@ -9,7 +9,7 @@
 //   CHECK-NOT: plan.buffer "n" slot [[P]]
 //       CHECK: plan.launch @sum ins(%r, %p, %s, %v :
 //       CHECK: plan.collective reduce_scatter dp ins(%a : memref<?x256xbf16>) outs(%y : memref<?x256xbf16>)
-//  CHECK-SAME: owners(%o : memref<4xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+//  CHECK-SAME: destinations(%o : memref<4xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0]
 //  CHECK-SAME: sums_of(%r, %p : memref<?x256xbf16>, memref<?x2xi32>) addend(%s : memref<?x256xbf16>) num_valid_tokens(%v : memref<1xi32>)
 //  CHECK-SAME: {plan.exchange_kernel = @reduce_scatter}
 // CHECK-LABEL: tile.kernel @reduce_scatter(
@@ -41,7 +41,7 @@ plan.program @layer max_tokens 16 mesh <dp = 2, tp = 1> {
     plan.launch @other stream 1 ins(%b : memref<?x2xi32>) outs(%n : memref<?x2xi32>)
     plan.record event 1 stream 1
     plan.collective reduce_scatter dp ins(%a : memref<?x256xbf16>) outs(%y : memref<?x256xbf16>)
-        owners(%o : memref<4xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+        destinations(%o : memref<4xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) routed [0]
     plan.wait event 1 stream 0
   }
 }
@@ -127,10 +127,10 @@ tile.kernel @wide(%r: memref<?x8xbf16>, %p: memref<?x40xi32>, %a: memref<?x8xbf1
 //       CHECK: plan.exchange_kernel = @reduce_scatter_0}
 //       CHECK: tile.kernel @reduce_scatter(
 //  CHECK-SAME: grid = #plan.expr<"min(ceildiv(448 * tokens, 512), 64)">
-//       CHECK: config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 2>
+//       CHECK: config = #tile.gpu_exchange<ctas = 64, threads = 512, chunks = 2>
 //       CHECK: tile.kernel @reduce_scatter_0(
 //  CHECK-SAME: grid = #plan.expr<"min(ceildiv(224 * tokens, 512), 64)">
-//       CHECK: config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>
+//       CHECK: config = #tile.gpu_exchange<ctas = 64, threads = 512, chunks = 4>
 plan.program @rows max_tokens 148 mesh <dp = 2, tp = 1> {
   %p = plan.tensor input "p" rows <"tokens"> : memref<?x8xi32>
   %r = plan.tensor input "r" rows <"tokens * 8"> : memref<?x7168xbf16>

@@ -4,10 +4,10 @@
 
 // CPU-NOT: tile.exchange
 
-// RUN: moe-opt %s --tile-make-exchanges="target=sm_90a configs=all_gather:ctas=8,reduce_scatter:pieces=2" \
+// RUN: moe-opt %s --tile-make-exchanges="target=sm_90a configs=all_gather:ctas=8,reduce_scatter:chunks=2" \
 // RUN:   | FileCheck %s --check-prefix=FORCED
 
-// FORCED: config = #tile.sm80_exchange<ctas = 8, threads = 512, pieces = 4>
+// FORCED: config = #tile.gpu_exchange<ctas = 8, threads = 512, chunks = 4>
 
 // CHECK-LABEL: plan.program @layer
 // CHECK: plan.collective all_gather dp ins(%{{.*}}) outs(%{{.*}}) {plan.exchange_kernel = @all_gather}
@@ -54,7 +54,7 @@ tile.kernel @k2(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
 //  CHECK-SAME: form = #tile.kernel_form<resident = true>
 //  CHECK-SAME: grid = #plan.expr<"min(
 //       CHECK: tile.exchange all_gather tokens(%tokens)
-//  CHECK-SAME: config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>
+//  CHECK-SAME: config = #tile.gpu_exchange<ctas = 64, threads = 512, chunks = 4>
 // CHECK-LABEL: tile.kernel @reduce_scatter(
 //       CHECK: tile.exchange reduce_scatter
 //   CHECK-NOT: tile.exchange

@@ -21,7 +21,7 @@ plan.program @results max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x1xf32>, %ws: memref<8x512x1xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<8x512x1xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -58,17 +58,17 @@ plan.program @ahead max_tokens 16 {
   }
 }
 tile.kernel @logits(%x: memref<?x128xbf16>, %g: memref<8x128xbf16>, %l: memref<?x8xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
+  tile.gemm tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
   tile.return
 }
 tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      {config = #tile.gpu_top_k<threads = 512, tokens_per_cta = 16>}
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {

@@ -1,7 +1,7 @@
 // Kernels other than the experts' gemms have separate ranges, which do not copy the gemms.
 // RUN: moe-opt %s --tile-specialize=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=9" | FileCheck %s --check-prefix=FEW
-// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={out@1-16:tile_columns=64}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={out@1-16:block_n=64}" | FileCheck %s --check-prefix=FORCED
 
 // A range of the program ends wherever a range of a kernel does.
 // CHECK-LABEL: plan.program @layer
@@ -57,18 +57,18 @@ plan.program @layer max_tokens 16384 {
   }
 }
 tile.kernel @logits(%x: memref<?x2048xbf16>, %w: memref<512x2048xbf16>, %y: memref<?x512xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<512x2048xbf16>) outs(%y : memref<?x512xf32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<512x2048xbf16>) outs(%y : memref<?x512xf32>)
   tile.return
 }
 tile.kernel @route(%i: memref<?x8xi32>, %r: memref<?x8xf32>, %o: memref<129xi32>, %p: memref<?x8xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %w : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 128 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>,
     %y: memref<?x768xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
@@ -78,7 +78,7 @@ tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o:
 }
 tile.kernel @out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: memref<129xi32>, %r: memref<?x1xf32>,
     %y: memref<?x2048xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
       offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x2048xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %1 = arith.mulf %a, %b : f32

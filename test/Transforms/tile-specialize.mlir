@@ -4,7 +4,7 @@
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=2" | FileCheck %s --check-prefix=TWO
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=1" | FileCheck %s --check-prefix=ONE
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=5" | FileCheck %s --check-prefix=FEW
-// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={hidden@1-16:tile_rows=16 tile_columns=64,out:tile_columns=64}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --tile-specialize="target=sm_90a configs={hidden@1-16:block_m=16 block_n=64,out:block_n=64}" | FileCheck %s --check-prefix=FORCED
 // RUN: not moe-opt %s --tile-specialize="target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=BAD
 // BAD: tile-specialize: config 'hidden': write KERNEL:TEXT or KERNEL@MIN-MAX:TEXT
 // RUN: moe-opt %s --tile-specialize=target=sm_90a --tile-specialize=target=sm_90a -o %t.twice
@@ -35,9 +35,9 @@
 //    CHECK-NOT: tile.kernel @hidden(
 // Configs of the copies differ: one row for each of few experts needs no large BLOCK_M.
 //       CONFIG: tile.kernel @hidden_t
-//       CONFIG: tile_rows = [{{[0-9]{1,2}(, [0-9]{1,2})*}}],
+//       CONFIG: block_m = [{{[0-9]{1,2}(, [0-9]{1,2})*}}],
 //       CONFIG: tile.kernel @hidden_t16384
-//       CONFIG: tile_rows = [{{[^]]*(128|144|160)}}], {{.*}}, queue>
+//       CONFIG: block_m = [{{[^]]*(128|144|160)}}], {{.*}}, dynamic_scheduler>
 
 //          TWO: plan.variant tokens 0 to
 //          TWO: plan.variant tokens {{.*}} to 16384
@@ -92,13 +92,13 @@ plan.program @layer max_tokens 16384 {
 }
 tile.kernel @route(%i: memref<?x8xi32>, %r: memref<?x8xf32>, %o: memref<129xi32>, %p: memref<?x8xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %w : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 128 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>, %s: memref<?xi32>,
     %y: memref<?x768xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
@@ -108,7 +108,7 @@ tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o:
 }
 tile.kernel @out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: memref<129xi32>, %r: memref<?x1xf32>,
     %y: memref<?x2048xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>)
       offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x2048xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %1 = arith.mulf %a, %b : f32

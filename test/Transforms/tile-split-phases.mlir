@@ -36,11 +36,11 @@ plan.program @layer max_tokens 16 {
 // CHECK-NEXT: tile.top_k tokens(%[[T]]) logits(%[[A]] : memref<?x4xf32>) outs(%[[B]], %[[C]]
 // CHECK-NEXT: tile.return
 // CHECK: tile.kernel @route_1(%{{.*}}: memref<1xi32>, %{{.*}}: memref<?x2xi32>, %{{.*}}: memref<?x2xf32>, %{{.*}}: memref<5xi32>, %{{.*}}: memref<?x2xi32>, %{{.*}}: memref<?xi32>, %{{.*}}: memref<?x1xf32>, %{{.*}}: i64) {
-// CHECK-NEXT: tile.rank
+// CHECK-NEXT: tile.sort_by_expert
 // CHECK-NEXT: tile.return
 tile.kernel @route(%l: memref<?x4xf32>, %n: memref<1xi32>, %ids: memref<?x2xi32>, %wt: memref<?x2xf32>, %off: memref<5xi32>, %pos: memref<?x2xi32>, %src: memref<?xi32>, %rw: memref<?x1xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x4xf32>) outs(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-  tile.rank tokens(%t) ids(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%n : memref<1xi32>) outs(%off, %pos, %src, %rw : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64}
+  tile.sort_by_expert tokens(%t) ids(%ids, %wt : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%n : memref<1xi32>) outs(%off, %pos, %src, %rw : memref<5xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 4 : i64}
   tile.return
 }
 

@@ -13,7 +13,7 @@ llvm.func @good(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel} {
 
 llvm.func @widened_late(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel} {
   %pitch = arith.constant 2048 : i32
-  // expected-error@+1 {{is part of an offset into global memory and may need more than the 32 bits that are left of it; widen the factors to 64 bits before they are multiplied}}
+  // expected-error@+1 {{is part of an offset into global memory and may need more than the 32 bits that it keeps; extend the factors to 64 bits before the multiplication}}
   %offset = arith.muli %row, %pitch : i32
   %wide = arith.extsi %offset : i32 to i64
   // expected-note@+1 {{the offset is used here, by 'llvm.getelementptr'}}
@@ -27,7 +27,7 @@ llvm.func @widened_late(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.k
 llvm.func @scaled(%x: !llvm.ptr, %row: i32, %t: i64) attributes {nvvm.kernel} {
   %pitch = arith.constant 2048 : i32
   %bytes = arith.constant 2 : i64
-  // expected-error@+1 {{the 32 bits that are left}}
+  // expected-error@+1 {{the 32 bits that it keeps}}
   %offset = arith.muli %row, %pitch : i32
   %wide = arith.extui %offset : i32 to i64
   %scaled = arith.muli %wide, %bytes : i64
@@ -53,7 +53,7 @@ llvm.func @few_columns(%x: !llvm.ptr<1>, %tile: i32, %t: i64) attributes {nvvm.k
 
 llvm.func @narrow_index(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel} {
   %shift = llvm.mlir.constant(11 : i32) : i32
-  // expected-error@+1 {{the 32 bits that are left}}
+  // expected-error@+1 {{the 32 bits that it keeps}}
   %offset = llvm.shl %row, %shift : i32
   // expected-note@+1 {{the offset is used here}}
   %p = llvm.getelementptr %x[%offset] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, bf16
@@ -65,7 +65,7 @@ llvm.func @narrow_index(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.k
 // A multiplication in 64 bits, truncated to 32.
 llvm.func @truncated(%x: !llvm.ptr<1>, %row: i64, %t: i64) attributes {nvvm.kernel} {
   %pitch = arith.constant 2048 : i64
-  // expected-error@+1 {{the 32 bits that are left}}
+  // expected-error@+1 {{the 32 bits that it keeps}}
   %offset = arith.muli %row, %pitch : i64
   %narrow = arith.trunci %offset : i64 to i32
   %wide = arith.extsi %narrow : i32 to i64
@@ -82,7 +82,7 @@ llvm.func @carried(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel
   %c1 = arith.constant 1 : index
   %n = arith.index_cast %t : i64 to index
   %pitch = arith.constant 2048 : i32
-  // expected-error@+1 {{the 32 bits that are left}}
+  // expected-error@+1 {{the 32 bits that it keeps}}
   %first = arith.muli %row, %pitch : i32
   %last = scf.for %i = %c0 to %n step %c1 iter_args(%offset = %first) -> (i32) {
     %wide = arith.extsi %offset : i32 to i64
@@ -97,7 +97,7 @@ llvm.func @carried(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel
 
 // Ranges exclude overflow: thread indices, loops with constant bounds, counts of bits, remainders. Operations with
 // overflow flags and shared memory are not checked.
-llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) attributes {nvvm.kernel} {
+llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %n_tile: i32, %t: i64) attributes {nvvm.kernel} {
   %thread = nvvm.read.ptx.sreg.tid.x : i32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -108,7 +108,7 @@ llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) att
   %own = arith.muli %thread, %c16 : i32
   %other = nvvm.shfl.sync idx %all, %own, %c16, %c128 : i32 -> i32
   %double = arith.muli %other, %c16 : i32
-  %bits = math.ctpop %panel : i32
+  %bits = math.ctpop %n_tile : i32
   %lanes = arith.muli %bits, %c16 : i32
   %ballot = arith.extui %lanes : i32 to i64
   %o = llvm.getelementptr %x[%ballot] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, f32
@@ -119,10 +119,10 @@ llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) att
     %wide = arith.extui %sum : i32 to i64
     %p = llvm.getelementptr %x[%wide] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, bf16
   }
-  %column = arith.muli %panel, %c128 overflow<nsw> : i32
+  %column = arith.muli %n_tile, %c128 overflow<nsw> : i32
   %wide = arith.extsi %column : i32 to i64
   %p = llvm.getelementptr %x[%wide] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, bf16
-  %stage = arith.muli %panel, %c128 : i32
+  %stage = arith.muli %n_tile, %c128 : i32
   %q = llvm.getelementptr %s[%stage] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
   llvm.return
 }
@@ -133,7 +133,7 @@ llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) att
 llvm.func @memref(%x: !llvm.ptr<1>, %i: i32, %t: i64) attributes {nvvm.kernel} {
   %m = builtin.unrealized_conversion_cast %x : !llvm.ptr<1> to memref<?x?xf32>
   %pitch = arith.constant 2048 : i32
-  // expected-error@+1 {{the 32 bits that are left}}
+  // expected-error@+1 {{the 32 bits that it keeps}}
   %number = arith.muli %i, %pitch : i32
   %row = arith.index_cast %number : i32 to index
   %c0 = arith.constant 0 : index

@@ -63,7 +63,7 @@ llvm.func @other(%x: !llvm.ptr<1>) {
 
 llvm.func @load(%x: !llvm.ptr<1>) attributes {nvvm.kernel} {
   %0 = llvm.getelementptr %x[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, f32
-  // expected-error@+1 {{accesses global memory on a path on which the thread has not waited for the launch before this one, which may still run; insert 'nvvm.griddepcontrol wait' before, on every path, or at the kernel's entry}}
+  // expected-error@+1 {{accesses global memory on a path without a wait for the launch before this one, which may still run; insert 'nvvm.griddepcontrol wait' before it on every path, or at the kernel's entry}}
   %1 = llvm.load %0 : !llvm.ptr<1> -> f32
   nvvm.griddepcontrol wait
   llvm.return

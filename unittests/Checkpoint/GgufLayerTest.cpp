@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Runtime/GgufWriter.h"
 #include "moec/Checkpoint/LocateLayer.h"
 #include "moec/Import/Import.h"
-#include "unittests/Runtime/GgufWriter.h"
 
 #include "gtest/gtest.h"
 
@@ -65,7 +65,7 @@ moert::Checkpoint makeFile(const std::vector<std::string> &names,
   return std::move(*file);
 }
 
-/// "" where the layer is found, or the message behind the file's name.
+/// "" if the layer is found, else the message without the file's name.
 std::string locate(const std::string &fields,
                    const std::vector<std::string> &more,
                    const Keys &keys = {}) {
@@ -98,8 +98,8 @@ std::string unused(const std::string &name, const std::string &field = "") {
 
 } // namespace
 
-/// A tensor of the block goes into the layer, or is named with the field that
-/// would take it.
+/// Each tensor of the block is part of the layer, or an error names it and the
+/// field that would use it.
 // field-bug: llama.cpp#22804, ROCmFPX#85, llama.cpp#19139, ik_llama.cpp#1408,
 // imp#690
 TEST(GgufLayer, TensorsAreUsedOrNamed) {
@@ -130,8 +130,8 @@ TEST(GgufLayer, TensorsAreUsedOrNamed) {
       {"ffn_gate.0.weight", "", ""},
       {"ffn_new_part.weight", "", ""},
       {"expert_norm.weight", "", ""},
-      // A router whose work is done before the layer may lie beside it, but
-      // for what takes part in the choice.
+      // A layer that gets logits or ids ignores the router's tensors, except
+      // those that affect the selection.
       {"exp_probs_b.bias", "routing.selection_bias", R"("entry": "logits")"},
       {"ffn_gate_shexp.weight", "shared_experts", R"("entry": "ids")"},
       {"ffn_latent_up.weight", "latent_size", R"("entry": "ids")"},
@@ -145,7 +145,7 @@ TEST(GgufLayer, TensorsAreUsedOrNamed) {
   EXPECT_EQ(locate(ungated, {}),
             unused("ffn_gate_exps.weight", "activation.kind"));
 
-  // Described, they are used.
+  // With a description they are used.
   EXPECT_EQ(
       locate(R"("routing": {"selection_bias": true})", {"exp_probs_b.bias"}),
       "");
@@ -161,7 +161,7 @@ TEST(GgufLayer, TensorsAreUsedOrNamed) {
             "");
 }
 
-/// A decoder layer in files of llama.cpp has other parts beside its experts.
+/// In files of llama.cpp a decoder layer has other parts beside its experts.
 TEST(GgufLayer, OtherPartsOfTheBlockAreLeftAlone) {
   EXPECT_EQ(locate("", {"attn_norm.weight",
                         "attn_q.weight",
@@ -193,7 +193,7 @@ TEST(GgufLayer, OtherPartsOfTheBlockAreLeftAlone) {
             "");
 }
 
-/// A key that says otherwise than the description is named with both values.
+/// An error names a key that contradicts the description, with both values.
 TEST(GgufLayer, MetadataAreHeldToTheDescription) {
   const std::string sigmoid =
       R"("routing": {"score": "sigmoid", "renormalize": true, "scale": 2.5,
@@ -279,7 +279,7 @@ TEST(GgufLayer, MetadataAreHeldToTheDescription) {
        {u32("expert_group_count", 4), u32("expert_group_used_count", 2)},
        "expert_group_count' is 4 in layer 1, but the description says "
        "'routing.num_groups': 1"},
-      // All groups taken is no grouping.
+      // Selecting all groups means no grouping.
       {"",
        {u32("expert_group_count", 4), u32("expert_group_used_count", 4)},
        ""},
@@ -307,7 +307,7 @@ TEST(GgufLayer, MetadataAreHeldToTheDescription) {
       {"",
        {makeKey("expert_count", 8, bytesOf<uint64_t>({2}) + "ab")},
        "expert_count' is no number"},
-      // Ids come from the caller, who routes as the caller likes.
+      // The caller gives ids, so keys about routing do not matter.
       {R"("entry": "ids")",
        {u32("expert_used_count", 3), u32("expert_gating_func", 2)},
        ""},

@@ -16,7 +16,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-/// A checkpoint with these names, each a tensor of no elements.
+/// A checkpoint of empty tensors with these names.
 moert::Checkpoint makeCheckpoint(const Names &names) {
   std::string path = ::testing::TempDir() + "moec_locate.safetensors";
   std::vector<moert::SafetensorsTensor> tensors;
@@ -43,7 +43,7 @@ TensorInfo makeTensor(const std::string &name, std::vector<Names> forms,
   return info;
 }
 
-/// Two experts with gate and up apart, a router, a shared expert.
+/// Two experts with separate gate and up, a router, a shared expert.
 LayerRequest makeRequest(std::optional<int64_t> layer = std::nullopt) {
   LayerRequest request;
   request.signature = {
@@ -82,7 +82,7 @@ Names locate(const Names &names, const LayerRequest &request) {
   return found;
 }
 
-/// What is found of a layer that has all of its tensors in one block.
+/// The tensors found of a layer that has all of them in one block.
 Names getAll(const std::string &prefix) {
   return {prefix + "gate.weight",    prefix + "experts.0.gate",
           prefix + "experts.1.gate", prefix + "experts.0.up",
@@ -91,8 +91,9 @@ Names getAll(const std::string &prefix) {
 
 } // namespace
 
-/// A rank gets its own experts, in its own order, and the scales that are the
-/// largest of all; names of the others have to be there all the same.
+/// A rank gets its own experts in its own order, and the maximum of all
+/// experts' scales. The checkpoint must also have the names of the other
+/// experts.
 TEST(LocateLayer, GivesARankItsExperts) {
   LayerRequest request = makeRequest(3);
   request.signature.push_back(
@@ -119,7 +120,7 @@ TEST(LocateLayer, GivesARankItsExperts) {
   auto located = locateLayer(checkpoint, request);
   ASSERT_TRUE(located);
   EXPECT_EQ(located->find("experts.w13")->parts.front().slot, 0);
-  // Zeros need no values.
+  // A tensor of zeros has no values in the file.
   request.rank->shards.back().isZero = true;
   located = locateLayer(checkpoint, request);
   ASSERT_TRUE(located);
@@ -181,7 +182,7 @@ TEST(LocateLayer, TakesTheDecoderAlone) {
     EXPECT_EQ(locate(names, makeRequest(0)), getAll("model.layers.0.mlp."));
     EXPECT_EQ(locate(addLayer(part + rest), makeRequest(0)),
               refuse("'" + part + "'"));
-    // The layer that is asked for is the decoder's, not the part's.
+    // The requested layer is the decoder's, not the other part's.
     names = addLayer(part + rest, addLayer("model.layers.1.mlp."));
     EXPECT_EQ(locate(names, makeRequest(0)),
               Names{"has no experts of layer 0, but of layer 1; choose one "
@@ -242,7 +243,7 @@ TEST(LocateLayer, CanonicalNamesNeedNoForm) {
                   "'gate.weight'"});
 }
 
-/// The message about a missing tensor lists the tensors in its place.
+/// The message about a missing tensor lists the tensors that exist instead.
 // field-bug: sglang#37679, mlxcel#620, bitsandbytes#1849, unsloth#4032,
 // tinker-cookbook#587
 TEST(LocateLayer, NamesWhatIsThereInstead) {
@@ -257,7 +258,7 @@ TEST(LocateLayer, NamesWhatIsThereInstead) {
                   "; the file has 'layers.3.mlp.switch_mlp.down', "
                   "'layers.3.mlp.switch_mlp.gate', which the layer does not "
                   "take"});
-  // Experts in another form, of which one was left as it was.
+  // Quantized experts of which one was left unquantized.
   names = addLayer("layers.3.mlp.");
   for (std::string &name : names)
     if (llvm::StringRef(name).contains("experts.1"))
@@ -268,7 +269,7 @@ TEST(LocateLayer, NamesWhatIsThereInstead) {
                   "'layers.3.mlp.experts.1.gate_packed', "
                   "'layers.3.mlp.experts.1.up_packed', which the layer does "
                   "not take"});
-  // Nothing has a name that is known.
+  // No tensor has a known name.
   names = {"h.3.experts.a", "h.3.experts.b", "h.3.experts.c", "h.3.experts.d",
            "h.4.experts.a"};
   LayerRequest request = makeRequest(3);
@@ -322,7 +323,7 @@ TEST(LocateLayer, LeavesNothingOutInSilence) {
   EXPECT_FALSE(isRefused("layers.3.mlp.experts.2.gate", fewer));
   EXPECT_TRUE(isRefused("layers.3.mlp.experts.3.gate", fewer));
 
-  // A router whose work is done.
+  // A router that the layer does not need.
   LayerRequest routed = makeRequest(3);
   routed.signature[1] = makeTensor("topk_ids", {}, TensorRole::Input);
   EXPECT_FALSE(isRefused("layers.3.mlp.gate.bias", routed));
@@ -330,8 +331,8 @@ TEST(LocateLayer, LeavesNothingOutInSilence) {
 }
 
 TEST(LocateLayer, ModulesInTheTablesNames) {
-  // Where the table itself says the modules of a decoder layer, the others of
-  // that layer are none of ours.
+  // If the table names modules of the decoder layer, other modules of that
+  // layer do not belong to the experts.
   LayerRequest request;
   request.signature = {makeTensor("experts.w2", {{"moe.output.weight"}}),
                        makeTensor("shared_experts.w2", {{"shared.weight"}})};
@@ -346,7 +347,7 @@ TEST(LocateLayer, ModulesInTheTablesNames) {
             0u);
 }
 
-/// Physical experts are copies, and tables of them no checkpoint has.
+/// Physical experts are copies; no checkpoint has their tables.
 TEST(LocateLayer, ReplicasAreCopies) {
   LayerRequest request = makeRequest();
   request.expertIds = {0, 1, 0};

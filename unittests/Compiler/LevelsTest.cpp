@@ -73,8 +73,9 @@ TEST(LevelsTest, FactsRuleOutRewrites) {
   EXPECT_EQ(getRewritesOff(facts), Names{"count-ids"});
   facts = {/*dependentLaunches=*/true, /*keepsBuffers=*/true};
   EXPECT_EQ(getRewritesOff(facts),
-            (Names{"quantize-results", "permute-rows", "cut-columns"}));
-  EXPECT_EQ(whyOff("queue-tiles", facts, {"queue-tiles"}), "disabled");
+            (Names{"quantize-results", "permute-rows", "split-columns"}));
+  EXPECT_EQ(whyOff("dynamic-scheduler", facts, {"dynamic-scheduler"}),
+            "disabled");
 }
 
 TEST(LevelsTest, NamesOfLevels) {
@@ -86,8 +87,7 @@ TEST(LevelsTest, NamesOfLevels) {
 TEST(LevelsTest, NothingToCompile) {
   ParsedModule parsed("func.func @f() { return }");
   EXPECT_TRUE(failed(detectLevel(*parsed.module)));
-  EXPECT_NE(parsed.messages.find("holds nothing to compile"),
-            std::string::npos);
+  EXPECT_NE(parsed.messages.find("has nothing to compile"), std::string::npos);
 }
 
 TEST(LevelsTest, TwoLevelsInOneModule) {
@@ -102,7 +102,7 @@ plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 )")
                           .str());
   EXPECT_TRUE(failed(detectLevel(*parsed.module)));
-  EXPECT_NE(parsed.messages.find("stands beside IR of another level"),
+  EXPECT_NE(parsed.messages.find("is at a different level than the rest"),
             std::string::npos);
 }
 

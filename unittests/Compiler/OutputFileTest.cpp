@@ -85,9 +85,9 @@ TEST_F(OutputFile, ChecksWithoutATrace) {
   EXPECT_EQ(countFiles(), 0);
   EXPECT_EQ(why("-", Kind::Text), "");
   EXPECT_EQ(why("/dev/null", Kind::Text), "");
-  EXPECT_NE(why("/dev/null", Kind::Binary).find("no regular file"),
+  EXPECT_NE(why("/dev/null", Kind::Binary).find("not a regular file"),
             std::string::npos);
-  EXPECT_NE(why("", Kind::Binary).find("-o needs the name of a file"),
+  EXPECT_NE(why("", Kind::Binary).find("-o needs a file name"),
             std::string::npos);
   EXPECT_NE(why(folder, Kind::Text).find("is a folder"), std::string::npos);
   ASSERT_TRUE(succeeded(writeOutputFile(getPath("a"), "text")));
@@ -109,18 +109,18 @@ TEST_F(OutputFile, IsNoInputByAnyName) {
   for (const std::string &path : {model + "/config.json", hard, soft}) {
     std::string why =
         llvm::toString(check.check("-o", path, OutputCheck::Kind::Text));
-    EXPECT_NE(why.find("which would be lost"), std::string::npos) << why;
+    EXPECT_NE(why.find("which would be overwritten"), std::string::npos) << why;
   }
   EXPECT_FALSE(
       check.check("-o", model + "/other.json", OutputCheck::Kind::Text));
   EXPECT_FALSE(check.checkFolder("--dump-dir", model, "none."));
   std::string why =
       llvm::toString(check.checkFolder("--dump-dir", model, "layer."));
-  EXPECT_NE(why.find("would write to the input"), std::string::npos) << why;
+  EXPECT_NE(why.find("would overwrite the input"), std::string::npos) << why;
 }
 
-/// The folder of a link's target has to take the file. An open descriptor may
-/// be anything.
+/// The folder of a link's target must be writable. An open descriptor may be
+/// anything.
 TEST_F(OutputFile, ChecksWhereALinkLeads) {
   OutputCheck check;
   auto why = [&](llvm::StringRef path) {

@@ -42,8 +42,8 @@ constexpr llvm::StringLiteral kTileKernels = R"mlir(
 tile.kernel @product(%x: memref<?x8xbf16>, %w: memref<8x8xbf16>, %y: memref<?x8xf32>, %t: i64)
     attributes {grid = #plan.expr<"ceildiv(tokens, 4)">, form = #tile.kernel_form<resident = true>
 } {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%y : memref<?x8xf32>)
-    {config = #tile.cpu_contract}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x8xbf16>, memref<8x8xbf16>) outs(%y : memref<?x8xf32>)
+    {config = #tile.cpu_gemm}
   tile.return
 }
 tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
@@ -171,7 +171,7 @@ TEST(PlanDataTest, WeightsMayHaveGaps) {
   ASSERT_TRUE(succeeded(plan)) << parsed.messages;
   for (const moert::TensorDecl &tensor : plan->tensors)
     EXPECT_EQ(tensor.strided, tensor.name == "w");
-  // The strides are no arguments of their own.
+  // The strides are not separate arguments.
   EXPECT_EQ(plan->variants[0].steps[0].args.size(), 4u);
 }
 
@@ -243,7 +243,7 @@ void expectFailure(const std::string &text, llvm::StringRef message) {
 }
 
 TEST(PlanDataTest, NamesWhatIsMissing) {
-  expectFailure("func.func @f() { return }", "holds no plan.program");
+  expectFailure("func.func @f() { return }", "has no plan.program");
   expectFailure(withProgram(kTileKernels) +
                     "plan.program @second max_tokens 1 {\n"
                     "  plan.variant tokens 0 to 1 {\n  }\n}\n",
@@ -255,13 +255,13 @@ TEST(PlanDataTest, NamesWhatIsMissing) {
   expectFailure("plan.program @p max_tokens 1 {\n"
                 "  %a = plan.tensor input \"a\" : memref<4xindex>\n"
                 "  plan.variant tokens 0 to 1 {\n  }\n}\n",
-                "which the runtime does not know");
+                "which the runtime does not support");
 }
 
 TEST(PlanDataTest, ConfiguredKernelNeedsAGrid) {
   std::string text = withProgram(kTileKernels);
   size_t begin = text.find("    attributes {grid");
-  size_t end = text.find("{\n  tile.contract");
+  size_t end = text.find("{\n  tile.gemm");
   text.erase(begin, end - begin);
   expectFailure(text, "has phases with a 'config' but no 'grid'");
 }
@@ -287,7 +287,7 @@ TEST(PlanDataTest, KernelsServeNoMoreTokensThanTheirLoadHas) {
   ASSERT_TRUE(parsed.module);
   EXPECT_TRUE(succeeded(translatePlan(*parsed.module, "cpu")))
       << parsed.messages;
-  expectFailure(launched(7), "launches @copy for up to 8 tokens, and the "
+  expectFailure(launched(7), "launches @copy for up to 8 tokens, but the "
                              "kernel's 'load' has at most 7");
 }
 
@@ -346,7 +346,7 @@ tile.kernel @copy(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   tile.return
 }
 )mlir",
-                "is no plan that can run: plan: tensors");
+                "is not a plan that can run: plan: tensors");
 }
 
 } // namespace

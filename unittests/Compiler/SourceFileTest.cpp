@@ -12,7 +12,7 @@
 
 using namespace moec;
 
-/// What checkIRText() says of a text; empty where it is accepted.
+/// The message of checkIRText() for a text; empty if it is accepted.
 static std::string check(llvm::StringRef text) {
   std::string messages;
   llvm::raw_string_ostream os(messages);
@@ -49,9 +49,9 @@ TEST(SourceFile, KnowsWhatIsNoBracket) {
   EXPECT_EQ(check(repeat("// ([{<\n", many)), "");
   EXPECT_EQ(check("// ((("), "");
   EXPECT_EQ(check(repeat("() -> ()\n", many)), "");
-  // The arrow closes nothing: otherwise the bound could be evaded.
+  // The arrow closes no bracket, or texts could evade the limit.
   EXPECT_NE(check(repeat("< ->", many)), "");
-  // Text that does not end what it begins.
+  // Text with unclosed brackets, strings or comments.
   EXPECT_EQ(check("\"("), "");
   EXPECT_EQ(check("\"\\"), "");
   EXPECT_EQ(check("/"), "");
@@ -69,7 +69,7 @@ TEST(SourceFile, FollowsAliases) {
   };
   EXPECT_EQ(check(chain(100)), "");
   EXPECT_NE(check(chain(200)), "");
-  // What an alias stands for adds to the depth of its use.
+  // The depth of an alias's definition adds to that of its use.
   EXPECT_EQ(check("#a = " + repeat("[", 200) + repeat("]", 200) + "\n" +
                   repeat("[", 50) + "#a" + repeat("]", 50)),
             "");
@@ -80,7 +80,7 @@ TEST(SourceFile, FollowsAliases) {
   EXPECT_NE(check("#a =\n  // what\n " + repeat("[", 200) + repeat("]", 200) +
                   "\n" + repeat("[", 60) + "#a"),
             "");
-  // Many aliases side by side are no nesting.
+  // Many adjacent aliases do not nest.
   EXPECT_EQ(check("#a = 1 : i32\n" + repeat("#b = [#a]\n", 1000)), "");
 }
 

@@ -110,8 +110,8 @@ TEST_F(LayerOpTest, CheckedAttributeReports) {
   EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*dp=*/int64_t(2),
                                     /*pcp=*/int64_t(1), /*tp=*/int64_t(1),
                                     /*num_experts=*/int64_t(8), /*sp=*/true));
-  EXPECT_EQ(message, "'sp' shares a group's tokens among its ranks, and 'tp' "
-                     "is 1; give more, or drop 'sp'");
+  EXPECT_EQ(message, "'sp' splits a group's tokens among its ranks, but 'tp' "
+                     "is 1; increase 'tp', or remove 'sp'");
 }
 
 } // namespace

@@ -78,10 +78,10 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
   EXPECT_EQ(getRowLength(pairs, 64), 32);
   EXPECT_EQ(getRowWidth(pairs, 32), 64);
   // The first of two is in the low half.
-  EXPECT_EQ(getElementPlace(pairs, 6).byte, 3);
-  EXPECT_EQ(getElementPlace(pairs, 6).bit, 0);
-  EXPECT_EQ(getElementPlace(pairs, 7).byte, 3);
-  EXPECT_EQ(getElementPlace(pairs, 7).bit, 4);
+  EXPECT_EQ(getElementOffset(pairs, 6).byte, 3);
+  EXPECT_EQ(getElementOffset(pairs, 6).bit, 0);
+  EXPECT_EQ(getElementOffset(pairs, 7).byte, 3);
+  EXPECT_EQ(getElementOffset(pairs, 7).bit, 4);
   EXPECT_EQ(getImpliedZeroPoint(pairs), 0);
   QuantAttr nf4 = parse("storage = !moe.nf4, scale = f32, granularity = group, "
                         "block = [1, 64], packing = pairs");
@@ -109,8 +109,8 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
         getSecondScale(pairs, projection, layout(GateUpOrder::Interleaved)), 0);
   }
   EXPECT_EQ(getSecondScale(pairs, 0, {}), 0);
-  EXPECT_EQ(getLargestCode(bytes), 448);
-  EXPECT_EQ(getLargestCode(parse("storage = i8, scale = f32, granularity = "
-                                 "token, dynamic = true")),
+  EXPECT_EQ(getLargestValue(bytes), 448);
+  EXPECT_EQ(getLargestValue(parse("storage = i8, scale = f32, granularity = "
+                                  "token, dynamic = true")),
             127);
 }

@@ -209,6 +209,73 @@ TEST(PublishedFamilies, Ling2) {
             std::string::npos);
 }
 
+// field-bug: vllm#33942, llama.cpp#20275
+TEST(PublishedFamilies, Sarvam) {
+  LayerSpec spec = importOk(R"({"model_type": "sarvam_mla",
+      "hidden_size": 4096, "num_hidden_layers": 32, "num_experts": 128,
+      "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+      "num_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1,
+      "topk_group": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
+      "score_function": "sigmoid", "moe_router_enable_expert_bias": true,
+      "router_dtype": "fp32"})");
+  expectSizes(spec, {4096, 128, 8, 2048});
+  expectSigmoid(spec, 1, 1, 2.5);
+  expectShared(spec, 2048);
+  EXPECT_EQ(spec.layerIndex, 1);
+  spec = importOk(R"({"model_type": "sarvam_moe", "hidden_size": 4096,
+      "num_hidden_layers": 19, "num_experts": 128, "num_experts_per_tok": 6,
+      "moe_intermediate_size": 1024, "num_shared_experts": 1,
+      "moe_shared_expert_intermediate_size": 1024, "first_k_dense_replace": 1,
+      "n_group": 1, "topk_group": 1, "norm_topk_prob": true,
+      "routed_scaling_factor": 2.5, "score_function": "sigmoid",
+      "moe_router_enable_expert_bias": true, "router_dtype": "fp32"})");
+  expectSizes(spec, {4096, 128, 6, 1024});
+  expectSigmoid(spec, 1, 1, 2.5);
+  // The width is that of all shared experts.
+  spec = importOk(R"({"model_type": "param2moe", "hidden_size": 2048,
+      "num_hidden_layers": 21, "num_experts": 64, "num_experts_per_tok": 6,
+      "moe_intermediate_size": 1024, "num_shared_experts": 2,
+      "moe_shared_expert_intermediate_size": 2048, "first_k_dense_replace": 1,
+      "score_function": "sigmoid", "routed_scaling_factor": 2.5})");
+  expectSigmoid(spec, 1, 1, 2.5);
+  expectShared(spec, 2048);
+}
+
+// Limits are lists with a value for each layer.
+TEST(PublishedFamilies, Ling3) {
+  std::string config = R"({"model_type": "bailing_moe_v3",
+      "hidden_size": 2048, "num_hidden_layers": 4, "num_experts": 256,
+      "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+      "num_shared_experts": 1, "moe_shared_expert_intermediate_size": 512,
+      "first_k_dense_replace": 1, "n_group": 8, "topk_group": 4,
+      "routed_scaling_factor": 2.5, "hidden_act": "silu",
+      "expert_swiglu_limit_list": [null, 0, 7.0, 7.0],
+      "share_expert_swiglu_limit_list": [null, 0, 0, 3.5])";
+  LayerSpec spec = importLayer(config + "}", 1);
+  expectSigmoid(spec, 8, 4, 2.5);
+  EXPECT_EQ(spec.activation.kind, Activation::Silu);
+  EXPECT_FALSE(spec.sharedExperts->activation);
+  spec = importLayer(config + "}", 3);
+  EXPECT_EQ(spec.activation.kind, Activation::SwigluStep);
+  EXPECT_EQ(spec.activation.limit, 7.0);
+  ASSERT_TRUE(spec.sharedExperts->activation);
+  EXPECT_EQ(spec.sharedExperts->activation->limit, 3.5);
+  EXPECT_NE(importError(config + R"(, "multi_gate": true})").find("multi_gate"),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, InternS1Pro) {
+  LayerSpec spec = importOk(R"({"model_type": "interns1_pro", "text_config": {
+      "model_type": "interns1_pro_text", "hidden_size": 4096,
+      "num_hidden_layers": 94, "num_experts": 512, "num_experts_per_tok": 8,
+      "moe_intermediate_size": 1536, "norm_topk_prob": true,
+      "router_n_groups": 8}})");
+  expectSizes(spec, {4096, 512, 8, 1536});
+  EXPECT_EQ(spec.routing.select, Select::PerGroup);
+  EXPECT_EQ(spec.routing.numGroups, 8);
+  EXPECT_TRUE(spec.routing.renormalize);
+}
+
 TEST(PublishedFamilies, DeepSeekMoe) {
   LayerSpec spec = importOk(R"({"architectures": ["DeepseekForCausalLM"],
       "attention_bias": false, "aux_loss_alpha": 0.001,
@@ -549,9 +616,108 @@ TEST(PublishedFamilies, WithinOtherModelsErrors) {
   }
 }
 
+TEST(PublishedFamilies, KimiK3) {
+  auto make = [](const char *norm) {
+    return std::string(R"({"model_type": "kimi_k3", "text_config": {
+        "model_type": "kimi_linear", "hidden_size": 7168,
+        "moe_intermediate_size": 3072, "num_experts": 896,
+        "num_experts_per_token": 16, "num_hidden_layers": 93,
+        "num_shared_experts": 2, "first_k_dense_replace": 1,
+        "hidden_act": "situ", "activation_situ_beta": 4.0,
+        "activation_situ_linear_beta": 25.0, "moe_renormalize": true,
+        "moe_router_activation_func": "sigmoid", "topk_group": 1,
+        "num_expert_group": 1, "routed_scaling_factor": 2.5,
+        "routed_expert_hidden_size": 3584, "latent_moe_use_norm": )") +
+           norm + "}}";
+  };
+  LayerSpec spec = importOk(make("false"));
+  expectSizes(spec, {7168, 896, 16, 3072});
+  expectSigmoid(spec, 1, 1, 2.5);
+  expectShared(spec, 6144);
+  EXPECT_EQ(spec.latentSize, 3584);
+  EXPECT_EQ(spec.activation.kind, Activation::Situ);
+  EXPECT_EQ(spec.activation.beta, 4.0);
+  EXPECT_EQ(spec.activation.linearBeta, 25.0);
+  EXPECT_EQ(spec.layerIndex, 1);
+  EXPECT_NE(importError(make("true"))
+                .find("a layer has no norm between the experts' sum and the "
+                      "projection out of the latent width"),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, Step5) {
+  const std::string text = R"({"model_type": "step5", "hidden_size": 5120,
+      "moe_intermediate_size": 1536, "moe_num_experts": 288, "moe_top_k": 8,
+      "share_expert_dim": 1536, "num_hidden_layers": 4,
+      "moe_layers_enum": "1,2,3", "moe_router_activation": "sigmoid",
+      "moe_router_scaling_factor": 3.0, "norm_expert_weight": true,
+      "use_moe_router_bias": true, "need_fp32_gate": true, "use_moe": true,
+      "swiglu_limits": [0, 0, 7.0, 7.0], "swiglu_limits_shared": [0, 0, 0, 16],
+      "sparse_config": {"topk": 1}})";
+  LayerSpec spec = importOk(text);
+  expectSizes(spec, {5120, 288, 8, 1536});
+  expectSigmoid(spec, 1, 1, 3.0);
+  expectShared(spec, 1536);
+  EXPECT_EQ(spec.layerIndex, 1);
+  EXPECT_EQ(spec.activation.kind, Activation::Silu);
+  spec = importLayer(
+      R"({"model_type": "step5_vl", "text_config": )" + text + "}", 3);
+  EXPECT_EQ(spec.activation.kind, Activation::SwigluStep);
+  EXPECT_EQ(spec.activation.limit, 7.0);
+  EXPECT_EQ(spec.sharedExperts->activation->limit, 16.0);
+}
+
+TEST(PublishedFamilies, OthersOfLlamaCpp) {
+  LayerSpec spec = importOk(R"({"model_type": "llada", "hidden_size": 2048,
+      "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16,
+      "expert_intermediate_size": 1024, "dense_intermediate_size": 8192,
+      "shared_expert_intermediate_size": null, "hidden_act": "silu",
+      "moe_layer_freq": [0, 1, 1], "router_aux_loss_coef": 0.01})");
+  expectSizes(spec, {2048, 64, 8, 1024});
+  expectSoftmax(spec, /*renormalize=*/false);
+  EXPECT_EQ(spec.layerIndex, 1);
+
+  spec = importOk(R"({"model_type": "rnd1", "hidden_size": 2048,
+      "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+      "moe_intermediate_size": 768, "decoder_sparse_step": 1,
+      "mlp_only_layers": []})");
+  expectSoftmax(spec, /*renormalize=*/true);
+
+  spec = importOk(R"({"model_type": "xverse", "hidden_size": 2560,
+      "num_experts": 64, "moe_top_k": 6, "intermediate_size": 1728,
+      "num_shared_experts": 2, "num_hidden_layers": 28,
+      "hidden_act": "silu"})");
+  expectSizes(spec, {2560, 64, 6, 1728});
+  expectSoftmax(spec, /*renormalize=*/false);
+  expectShared(spec, 3456);
+
+  spec = importOk(R"({"model_type": "minicpm", "hidden_size": 2304,
+      "num_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 5760,
+      "num_hidden_layers": 40, "scale_depth": 1.4, "hidden_act": "silu"})");
+  expectSizes(spec, {2304, 8, 2, 5760});
+  expectSoftmax(spec, /*renormalize=*/true);
+}
+
+TEST(PublishedFamilies, ObjectsOfLayers) {
+  const std::string head = R"({"model_type": "nemotron_h_puzzle",
+      "hidden_size": 64, "n_routed_experts": 8, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 0)";
+  for (const auto &[rest, message] :
+       {std::pair("", "'block_configs' is missing"),
+        std::pair(R"(, "block_configs": [3])", "'block_configs'"),
+        std::pair(R"(, "block_configs": [{"block_type": "mamba"}])",
+                  "no decoder layer of this model has experts"),
+        std::pair(R"(, "block_configs": [{"block_type": "moe",
+                  "moe_new_key": 1}])",
+                  "'block_configs.moe_new_key' = 1 is not supported")})
+    EXPECT_NE(importError(head + rest + "}").find(message), std::string::npos)
+        << rest;
+}
+
 TEST(PublishedFamilies, Refusals) {
   for (const auto &[type, reason] :
-       {std::pair("kimi_k3", "a norm stands between the experts' sum"),
+       {std::pair("grove_moe", "share an adjugate expert"),
+        std::pair("smallthinker", "reads the states ahead of attention"),
         std::pair("Klear", "weighs the experts' sum against"),
         std::pair("skywork", "two layers with a tanh between them"),
         std::pair("ernie4_5_moe_vl", "have routers and experts of their own")})

@@ -1,4 +1,4 @@
-//===- QuantizationMethodsTest.cpp - tests of quantization_config -*- C++ -*-=//
+//===- QuantizationMethodsTest.cpp - quantization_config --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -148,15 +148,17 @@ TEST(QuantizationMethods, FloatsOfFourBits) {
                                "strategy": "group", "group_size": 32,
                                "scale_dtype": "torch.uint8")")),
             getQuantization("mxfp4"));
-  // 4-bit activations stay unquantized only if the user ignores the field.
+  // 4-bit activations stay as they are, with a remark unless the user ignores
+  // the field.
   std::string both = compressed("nvfp4-pack-quantized", kNvfp4, kNvfp4Inputs);
   std::string field =
       "quantization_config.config_groups.group_0.input_activations";
-  expectRefused(both, "'" + field +
-                          "' is not supported with format "
-                          "\"nvfp4-pack-quantized\" and 4 bits; leave "
-                          "activations as they are with --ignore-field=" +
-                          field);
+  EXPECT_EQ(read(both), getQuantization("nvfp4"));
+  EXPECT_EQ(importOk(makeModel(both)).remarks,
+            std::vector<std::string>{
+                "'" + field +
+                "' quantizes activations to 4 bits, which no target "
+                "multiplies; they stay in bf16"});
   EXPECT_EQ(read(both, "bfloat16", {field}), getQuantization("nvfp4"));
 }
 
@@ -208,8 +210,10 @@ TEST(QuantizationMethods, PowersOfTwo) {
   expected.activation->scale = ScaleType::E8M0;
   EXPECT_EQ(read(fp8 + R"(, "scale_fmt": "ue8m0")"), expected);
   expectRefused(fp8 + R"(, "scale_fmt": "e4m3")",
-                "'quantization_config.scale_fmt' must be \"ue8m0\", not "
-                "\"e4m3\"");
+                "'quantization_config.scale_fmt' must be \"float\" or "
+                "\"ue8m0\", not \"e4m3\"; if it says nothing of the experts, "
+                "read past it with "
+                "--ignore-field=quantization_config.scale_fmt");
 }
 
 TEST(QuantizationMethods, BitsAndBytes) {
@@ -234,18 +238,25 @@ TEST(QuantizationMethods, BitsAndBytes) {
   EXPECT_EQ(spec.weight, nf4);
   EXPECT_EQ(spec.packing, Packing::BitsAndBytesNested);
   std::string field = "'quantization_config.";
-  expectRefused(bnb(four + R"("bnb_4bit_quant_type": "fp4")"),
-                field + "bnb_4bit_quant_type' = \"fp4\" is not supported; "
-                        "\"nf4\" is");
-  expectRefused(bnb(R"("load_in_4bit": true)"),
-                field + "bnb_4bit_quant_type', which is absent, is not "
-                        "supported; \"nf4\" is");
+  // The values of fp4 are in the checkpoint: the loader dequantizes.
+  for (const char *fields :
+       {R"("load_in_4bit": true, "bnb_4bit_quant_type": "fp4")",
+        R"("load_in_4bit": true)"}) {
+    LayerSpec layer = importOk(makeModel(bnb(fields)));
+    EXPECT_FALSE(layer.quantization.w13);
+    ASSERT_TRUE(layer.findStored("experts.w13"));
+    EXPECT_EQ(layer.findStored("experts.w13")->schemes.front()->packing,
+              Packing::BitsAndBytesFp4);
+  }
   expectRefused(bnb(R"("bnb_4bit_quant_type": "nf4")"),
                 field + "load_in_4bit', which is absent, is not supported; "
                         "true is");
-  expectRefused(R"("quant_method": "bitsandbytes", "load_in_8bit": true)",
-                field + "load_in_8bit' = true is not supported; "
-                        "'load_in_4bit' = true is");
+  spec = read(R"("quant_method": "bitsandbytes", "load_in_8bit": true)");
+  OperandQuantization int8;
+  int8.storage = StorageType::Int8;
+  int8.granularity = Granularity::Channel;
+  EXPECT_EQ(spec, (QuantizationSpec{int8, std::nullopt}));
+  EXPECT_EQ(spec.packing, Packing::BitsAndBytesInt8);
   expectRefused(replace(bnb(four + R"("bnb_4bit_quant_type": "nf4")"),
                         "\"uint8\"", "\"bfloat16\""),
                 field + "bnb_4bit_quant_storage' must be \"uint8\"");
@@ -275,18 +286,17 @@ TEST(QuantizationMethods, ModelOpt) {
       "input_activations": {"num_bits": 4}, "weights": {"num_bits": 4}}})";
   std::string field =
       "quantization_config.config_groups.group_0.input_activations";
-  expectRefused(modelOpt(groups),
-                "'quantization_config.quant_algo' = \"NVFP4\" quantizes "
-                "activations to 4 bits, which is not supported; to leave them "
-                "as they are, read past that with --ignore-field=" +
-                    field);
+  EXPECT_EQ(read(modelOpt(groups)), getQuantization("nvfp4"));
+  EXPECT_EQ(importOk(makeModel(modelOpt(groups))).remarks.size(), 1u);
   EXPECT_EQ(read(modelOpt(groups), "bfloat16", {field}),
             getQuantization("nvfp4"));
   expectRefused(modelOpt(R"("quant_algo": "W4A8_AWQ")"),
                 "'quantization_config.quant_algo' must be \"FP8\", "
-                "\"FP8_PER_CHANNEL_PER_TOKEN\", \"FP8_PB_WO\", \"W8A16\", "
-                "\"W4A16_NVFP4\", \"NVFP4\", \"W4A16_MXFP4\", \"MXFP4\", "
-                "\"W4A8_MXFP4_FP8\" or \"MXFP8\", not \"W4A8_AWQ\"");
+                "\"FP8_PER_CHANNEL_PER_TOKEN\", \"FP8_PB_WO\", "
+                "\"FP8_BLOCK_SCALES\", \"FP8_PB_REAL\", \"W8A16\", "
+                "\"W4A16_NVFP4\", \"NVFP4\", \"NVFP4_AWQ\", "
+                "\"W4A16_MXFP4\", \"MXFP4\", \"W4A8_MXFP4_FP8\", \"MXFP8\" "
+                "or \"MIXED_PRECISION\", not \"W4A8_AWQ\"");
   EXPECT_EQ(read(modelOpt(R"("quant_algo": "MXFP8", "group_size": 32)")),
             getQuantization("mxfp8"));
   spec = read(modelOpt(R"("quant_algo": "W4A8_MXFP4_FP8", "group_size": 32)"));
@@ -358,13 +368,9 @@ TEST(QuantizationMethods, Gptq) {
                         "checkpoint_format": "marlin")"),
                 "'quantization_config.checkpoint_format' must be \"gptq\" or "
                 "\"gptq_v2\", not \"marlin\"");
-  expectRefused(gptq(R"("bits": 4, "group_size": 128,
-                        "dynamic": {"-:.*attn.*": {}})"),
-                "'quantization_config.dynamic' is not supported; if it says "
-                "nothing of the experts, read past it with "
-                "--ignore-field=quantization_config.dynamic");
-  expectRefused(gptq(R"("bits": 4, "group_size": 96)"),
-                "'hidden_size' must be a multiple of 96");
+  expectRefused(gptq(R"("bits": 4, "group_size": 96, "desc_act": true)"),
+                "the last scale is of a part of a group of 96, and columns may "
+                "be in any order");
 }
 
 TEST(QuantizationMethods, Awq) {
@@ -429,6 +435,383 @@ TEST(QuantizationMethods, WhatFormatsDoNotHave) {
                                "strategy": "token", "dynamic": true,
                                "symmetric": false})"),
                 "' = false is not supported; true is");
+}
+
+/// Fields of a scheme as Transformers 5.24 writes them.
+// field-bug: transformers#48368
+TEST(QuantizationMethods, KeysThatSayNothing) {
+  std::string fp8 = R"("quant_method": "fp8", "modules_to_not_convert": null,
+      "modules_to_convert": null, "activation_scheme": "dynamic",
+      "weight_block_size": [128, 128], "dequantize": false,
+      "scale_fmt": "float", "expert_dtype": )";
+  EXPECT_EQ(read(fp8 + "\"fp8\""), getQuantization("fp8_block128"));
+  std::string refused = fp8 + "\"fp6\"";
+  expectRefused(refused,
+                "'quantization_config.expert_dtype' must be \"fp8\" or "
+                "\"fp4\", not \"fp6\"; if it says nothing of the experts, "
+                "read past it with "
+                "--ignore-field=quantization_config.expert_dtype");
+  // The way that the message gives works, for values too.
+  EXPECT_EQ(read(refused, "bfloat16", {"quantization_config.expert_dtype"}),
+            getQuantization("fp8_block128"));
+  EXPECT_EQ(read(R"("quant_method": "fp8", "activation_scheme": "dynamic",
+                    "weight_block_size": [128, 128], "scale_fmt": "int")",
+                 "bfloat16", {"quantization_config.scale_fmt"}),
+            getQuantization("fp8_block128"));
+}
+
+/// The quantization of both gemms, of the routed and of the shared experts.
+std::array<std::optional<QuantizationSpec>, 4>
+readWeights(const std::string &fields) {
+  LayerSpec spec = importOk(
+      R"({"model_type": "qwen2_moe", "hidden_size": 256, "num_experts": 12,
+"num_experts_per_tok": 2, "moe_intermediate_size": 128,
+"num_hidden_layers": 2, "shared_expert_intermediate_size": 128,
+"torch_dtype": "bfloat16", "quantization_config": {)" +
+      fields + "}}");
+  return {spec.quantization.w13, spec.quantization.w2,
+          spec.sharedExperts->quantization.w13,
+          spec.sharedExperts->quantization.w2};
+}
+
+/// A compressed-tensors configuration with these groups, each targets and
+/// weights.
+std::string
+group(std::initializer_list<std::pair<const char *, const char *>> groups) {
+  std::string text;
+  for (auto [targets, weights] : groups)
+    text += (text.empty() ? "\"group_" : ", \"group_") +
+            std::to_string(text.size()) +
+            R"(": {"format": "pack-quantized", "targets": [)" + targets +
+            R"(], "weights": {)" + weights + "}}";
+  return R"("quant_method": "compressed-tensors", "format": "mixed-precision",
+      "config_groups": {)" +
+         text + "}";
+}
+
+// field-bug: sglang#29761, sglang#32736, sglang#37207, vllm#22468, vllm#49893
+// field-bug: FreeToken#343, FreeToken#390, TensorRT-LLM#17725
+// field-bug: llm-compressor#3069
+TEST(QuantizationMethods, GroupsAndTargets) {
+  QuantizationSpec int4 = read(compressed("pack-quantized", kInt4));
+  QuantizationSpec int8 = read(compressed("pack-quantized", kInt8));
+  std::optional<QuantizationSpec> none;
+  using Weights = std::array<std::optional<QuantizationSpec>, 4>;
+  EXPECT_EQ(readWeights(group({{"\"Linear\"", kInt4}})),
+            (Weights{int4, int4, int4, int4}));
+  EXPECT_EQ(readWeights(group({{"\"re:.*experts\\\\..*\"", kInt4}})),
+            (Weights{int4, int4, none, none}));
+  EXPECT_EQ(readWeights(group({{"\"RoutedExperts\"", kInt4}})),
+            (Weights{int4, int4, none, none}));
+  // Expressions come before classes, whatever the order of groups.
+  EXPECT_EQ(readWeights(
+                group({{"\"Linear\"", kInt8}, {"\"re:.*down_proj$\"", kInt4}})),
+            (Weights{int8, int4, int8, int4}));
+  // A group that no module of the layer has is not read.
+  EXPECT_EQ(readWeights(group({{"\"re:.*self_attn.*\"", "\"num_bits\": 3"},
+                               {"\"re:.*mlp.*\"", kInt4}})),
+            (Weights{int4, int4, int4, int4}));
+  expectRefused(R"("quant_method": "compressed-tensors", "config_groups": {})",
+                "'quantization_config.config_groups' is missing");
+  expectRefused(group({{"\"re:(?!a).*\"", kInt4}}),
+                "the target \"re:(?!a).*\" cannot be understood");
+}
+
+// field-bug: GPTQModel#1455, GPTQModel#1680, vllm#25029
+TEST(QuantizationMethods, DynamicOverrides) {
+  auto gptq = [](const std::string &dynamic) {
+    return R"("quant_method": "gptq", "method": "gptq", "bits": 4,
+        "group_size": 128, "desc_act": false, "sym": true, "format": "gptq",
+        "checkpoint_format": "gptq", "pack_dtype": "int32",
+        "meta": {"quantizer": ["gptqmodel:7.7.0"]}, "dynamic": {)" +
+           dynamic + "}";
+  };
+  QuantizationSpec int4 = read(gptq(""));
+  std::optional<QuantizationSpec> none;
+  using Weights = std::array<std::optional<QuantizationSpec>, 4>;
+  EXPECT_EQ(readWeights(gptq(R"("-:.*mlp\\.gate.*": {})")),
+            (Weights{int4, int4, int4, int4}));
+  EXPECT_EQ(readWeights(gptq(R"("-:.*shared_expert.*": {})")),
+            (Weights{int4, int4, none, none}));
+  // The first rule that matches decides.
+  QuantizationSpec int8 = int4;
+  int8.weight = makeIntegers(StorageType::Int8, 64, ScaleType::F16, true);
+  EXPECT_EQ(readWeights(gptq(R"("+:.*shared_expert.*down.*": {"bits": 8,
+          "group_size": 64, "sym": false}, "-:.*shared_expert.*": {},
+          ".*down_proj": {"bits": 8, "group_size": 64, "sym": false})")),
+            (Weights{int4, int8, none, int8}));
+  expectRefused(gptq(R"("-:(?!a).*": {})"),
+                "'quantization_config.dynamic' has the expression "
+                "\"-:(?!a).*\", which cannot be understood");
+  expectRefused(gptq(R"(".*down_proj": {"bits": 3})"),
+                "'quantization_config.dynamic..*down_proj.bits' = 3 is not "
+                "supported; 4 or 8 is");
+}
+
+// field-bug: vllm#47318, Model-Optimizer#929, Model-Optimizer#1363
+// field-bug: TensorRT-LLM#15485, TensorRT-LLM#18393, tokenspeed#749
+TEST(QuantizationMethods, MixedPrecision) {
+  auto mixed = [](const std::string &layers) {
+    return R"("quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+        "quantized_layers": {)" +
+           layers + "}";
+  };
+  std::optional<QuantizationSpec> none;
+  QuantizationSpec nvfp4 = getQuantization("nvfp4");
+  QuantizationSpec blocks =
+      read(R"("quant_method": "modelopt", "quant_algo": "FP8_BLOCK_SCALES")");
+  EXPECT_EQ(blocks.weight, getQuantization("fp8_block128").weight);
+  using Weights = std::array<std::optional<QuantizationSpec>, 4>;
+  // A parent stands for its modules.
+  EXPECT_EQ(readWeights(mixed(
+                R"("model.layers.0.mlp.experts": {"quant_algo": "NVFP4",
+          "group_size": 16}, "model.layers.0.self_attn.q_proj": {
+          "quant_algo": "UNKNOWN"}, "model.layers.1.mlp.shared_expert": {
+          "quant_algo": "FP8"})")),
+            (Weights{nvfp4, nvfp4, none, none}));
+  EXPECT_EQ(readWeights(mixed(
+                R"("model.layers.0.mlp.shared_expert.down_proj": {
+          "quant_algo": "FP8_PB_WO", "group_size": 128})")),
+            (Weights{none, none, none, blocks}));
+  expectRefused(mixed(R"("model.layers.0.mlp": {"quant_algo": "UNKNOWN"})"),
+                "'quantization_config.quantized_layers.model.layers.0.mlp."
+                "quan...' must be");
+}
+
+// field-bug: auto-round#1776, vllm#43227, vllm#17850, sglang#6226
+TEST(QuantizationMethods, AutoRound) {
+  auto autoRound = [](const std::string &fields) {
+    return R"("quant_method": "auto-round", "bits": 4, "group_size": 128,
+        "data_type": "int", "sym": true, "autoround_version": "0.16.1",
+        "iters": 200, "block_name_to_quantize": "model.layers", )" +
+           fields;
+  };
+  std::string format = R"("packing_format": "auto_round:auto_gptq")";
+  QuantizationSpec int4 = read(autoRound(format));
+  EXPECT_EQ(int4.weight, makeIntegers(StorageType::Int4, 128, ScaleType::F16));
+  EXPECT_EQ(int4.packing, Packing::Gptq);
+  QuantizationSpec awq =
+      read(autoRound(R"("packing_format": "auto_round:auto_awq")"));
+  EXPECT_EQ(awq.packing, Packing::Awq);
+  EXPECT_TRUE(awq.weight.hasZeroPoint);
+  std::optional<QuantizationSpec> none;
+  using Weights = std::array<std::optional<QuantizationSpec>, 4>;
+  EXPECT_EQ(readWeights(autoRound(format + R"(, "extra_config": {
+      "model.layers.0.mlp.shared_expert.gate_proj": {"bits": 16},
+      "model.layers.0.mlp.shared_expert.up_proj": {"bits": 16},
+      ".*experts\\.[0-9]+\\.down_proj": {"bits": 8, "group_size": 64}})")),
+            (Weights{int4,
+                     QuantizationSpec{
+                         makeIntegers(StorageType::Int8, 64, ScaleType::F16),
+                         std::nullopt},
+                     none, int4}));
+  EXPECT_FALSE(importOk(makeModel(replace(autoRound(format), "\"model.layers\"",
+                                          "\"model.visual\"")))
+                   .quantization);
+  expectRefused(autoRound(R"("packing_format": "auto_round:llm_compressor")"),
+                "'quantization_config.packing_format' = "
+                "\"auto_round:llm_compressor\" is not supported");
+}
+
+// field-bug: vllm#48226, vllm#52263, sglang#38998, sglang#39317
+TEST(QuantizationMethods, Quark) {
+  const char *mxfp4 = R"({"weight": {"dtype": "fp4", "qscheme": "per_group",
+      "group_size": 32, "scale_format": "e8m0", "is_dynamic": false,
+      "symmetric": null, "ch_axis": -1}, "input_tensors": {"dtype": "fp4",
+      "qscheme": "per_group", "group_size": 32, "is_dynamic": true},
+      "output_tensors": null, "bias": null, "target_device": null})";
+  const char *blocks = R"({"weight": {"dtype": "fp8_e4m3",
+      "qscheme": "per_block", "block_size": [128, 128], "is_dynamic": false,
+      "symmetric": true}, "input_tensors": {"dtype": "fp8_e4m3",
+      "qscheme": "per_group", "group_size": 128, "is_dynamic": true,
+      "symmetric": true}})";
+  auto quark = [&](const std::string &fields) {
+    return R"("quant_method": "quark", "quant_mode": "eager_mode",
+        "version": "0.13", "export": {"kv_cache_group": [],
+        "pack_method": "reorder", "weight_format": "real_quantized"},
+        "algo_config": null, "exclude": ["lm_head", "*mlp.gate"],
+        "global_quant_config": )" +
+           std::string(mxfp4) + fields;
+  };
+  EXPECT_EQ(read(quark("")), getQuantization("mxfp4"));
+  EXPECT_EQ(importOk(makeModel(quark(""))).remarks.size(), 1u);
+  std::optional<QuantizationSpec> none;
+  QuantizationSpec four = getQuantization("mxfp4"),
+                   eight = getQuantization("fp8_block128");
+  using Weights = std::array<std::optional<QuantizationSpec>, 4>;
+  EXPECT_EQ(
+      readWeights(quark(R"(, "layer_quant_config": {"*shared_expert.*": )" +
+                        std::string(blocks) + "}")),
+      (Weights{four, four, eight, eight}));
+  EXPECT_EQ(readWeights(
+                replace(quark(""), "\"lm_head\"", "\"re:.*shared_expert.*\"")),
+            (Weights{four, four, none, none}));
+  expectRefused(replace(quark(""), "\"fp4\"", "\"fp6\""),
+                "'quantization_config.global_quant_config.weight' is fp6 "
+                "per_group of 32, which is not supported");
+}
+
+TEST(QuantizationMethods, TorchAo) {
+  auto torchao = [](const std::string &type, const std::string &fields) {
+    return R"("quant_method": "torchao", "quant_type": {"default": {"_type": ")" +
+           type + R"(", "_version": 2, "_data": {)" + fields +
+           R"(}}}, "include_input_output_embeddings": false,
+           "untie_embedding_weights": false, "quant_type_kwargs": {})";
+  };
+  const std::string rows =
+      R"("granularity": [{"_type": "PerRow", "_version": 1, "_data": {"dim": -1}},
+         {"_type": "PerRow", "_version": 1, "_data": {"dim": -1}}],
+         "activation_dtype": {"_type": "torch.dtype", "_data": "float8_e4m3fn"},
+         "packing_format": {"_type": "Float8PackingFormat", "_data": "PLAIN"},
+         "kernel_preference": {"_type": "KernelPreference", "_data": "AUTO"},
+         "mm_config": null, "activation_value_lb": null)";
+  auto dynamic =
+      read(torchao("Float8DynamicActivationFloat8WeightConfig", rows));
+  EXPECT_EQ(dynamic.weight.granularity, Granularity::Channel);
+  ASSERT_TRUE(dynamic.activation);
+  EXPECT_EQ(dynamic.activation->granularity, Granularity::Token);
+  EXPECT_EQ(dynamic.packing, Packing::TorchAo);
+  auto tensors = read(torchao("Float8DynamicActivationFloat8WeightConfig", ""));
+  EXPECT_EQ(tensors.weight.granularity, Granularity::Tensor);
+  auto blocks = read(torchao(
+      "Float8DynamicActivationFloat8WeightConfig",
+      R"("granularity": [{"_type": "PerBlock", "_data": {"block_size": [1, 128]}},
+         {"_type": "PerBlock", "_data": {"block_size": [128, 128]}}])"));
+  EXPECT_EQ(blocks.weight.blockRows, 128);
+  EXPECT_EQ(blocks.activation->granularity, Granularity::Group);
+  auto eight = read(torchao("Int8WeightOnlyConfig", R"("group_size": null)"));
+  EXPECT_EQ(eight.weight.storage, StorageType::Int8);
+  EXPECT_FALSE(eight.activation);
+  EXPECT_TRUE(read(torchao("Int8DynamicActivationInt8WeightConfig",
+                           R"("act_mapping_type": {"_type": "MappingType",
+                              "_data": "SYMMETRIC"})"))
+                  .activation);
+  expectRefused(torchao("Int4WeightOnlyConfig", R"("group_size": 128)"),
+                "Int4WeightOnlyConfig, whose tensors are laid out for one "
+                "kernel, or have zero points that are no integers");
+  expectRefused(torchao("Float8WeightOnlyConfig",
+                        R"("granularity": {"_type": "PerAxis", "_data": {}})"),
+                "granularity");
+  expectRefused(
+      R"("quant_method": "torchao", "quant_type": "int4_weight_only")",
+      "quant_type");
+}
+
+/// Imports a model whose checkpoint has these tensors, all of f32.
+LayerSpec importWith(const std::string &config,
+                     std::vector<std::string> tensors) {
+  SpecOverrides overrides;
+  auto stored = std::make_shared<StoredTensors>();
+  stored->names = std::move(tensors);
+  stored->findDType = [names = stored->names](llvm::StringRef name) {
+    return llvm::is_contained(names, name) ? std::optional(DType::F32)
+                                           : std::nullopt;
+  };
+  overrides.tensors = stored;
+  return importOk(config, overrides);
+}
+
+// field-bug: Automodel#3674, Automodel#3818, Automodel#3650
+TEST(QuantizationMethods, RouterOfF32) {
+  std::string model = makeModel(R"("quant_method": "fp8")");
+  EXPECT_TRUE(
+      importWith(model, {"model.layers.0.mlp.gate.weight"}).routing.splitGate);
+  EXPECT_FALSE(
+      importWith(model, {"model.layers.1.mlp.gate.weight"}).routing.splitGate);
+  EXPECT_FALSE(importWith(replace(model, "bfloat16", "float32"),
+                          {"model.layers.0.mlp.gate.weight"})
+                   .routing.splitGate);
+}
+
+// Scales of fp8 under the names that the checkpoint has; a group of which a row
+// has a part; experts of fp4 among modules of fp8.
+TEST(QuantizationMethods, SchemesThatTheCheckpointCompletes) {
+  std::string fp8 = R"("quant_method": "fp8", "weight_block_size": [128, 128])";
+  auto getPacking = [&](const char *suffix) {
+    std::vector<std::string> names;
+    for (const char *expert : {"0.", "1.", "2.", "3."})
+      for (const char *name : {"gate_proj", "up_proj", "down_proj"})
+        names.push_back(std::string("model.layers.0.mlp.experts.") + expert +
+                        name + suffix);
+    return importWith(makeModel(fp8), std::move(names))
+        .quantization.w13->packing;
+  };
+  EXPECT_EQ(getPacking(".weight_scale_inv"), Packing::Unstated);
+  EXPECT_EQ(getPacking(".weight_scale"), Packing::Modules);
+  EXPECT_EQ(getPacking(".scale"), Packing::ShortNames);
+  QuantizationSpec four = read(fp8 + R"(, "expert_dtype": "fp4")");
+  EXPECT_EQ(four.weight, getQuantization("mxfp4").weight);
+  EXPECT_EQ(four.packing, Packing::ShortNames);
+  LayerSpec spec = importOk(makeModel(
+      compressed("pack-quantized",
+                 replace(kInt4, "\"group_size\": 32", "\"group_size\": 96"))));
+  ASSERT_TRUE(spec.findStored("experts.w13"));
+  EXPECT_FALSE(spec.quantization.w13);
+}
+
+// field-bug: GPTQModel#2271, tokenspeed#527, sglang#20439, bitsandbytes#1849
+// field-bug: unsloth#4032, unsloth-zoo#850, tinker-cookbook#587
+TEST(QuantizationMethods, WhatTheCheckpointHas) {
+  auto import = [](const std::string &fields,
+                   std::vector<std::string> tensors) {
+    return importWith(makeModel(fields), std::move(tensors));
+  };
+  auto expert = [](int e, const std::string &suffix) {
+    std::vector<std::string> names;
+    for (const char *name : {"gate_proj", "up_proj", "down_proj"})
+      names.push_back("model.layers.0.mlp.experts." + std::to_string(e) + "." +
+                      name + suffix);
+    return names;
+  };
+  auto append = [](std::vector<std::string> a, std::vector<std::string> b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  std::string int4 = compressed("pack-quantized", kInt4);
+  std::vector<std::string> scales = expert(0, ".weight_scale");
+  for (int e : {1, 3})
+    scales = append(scales, expert(e, ".weight_scale"));
+  LayerSpec spec = import(int4, append(scales, expert(2, ".weight")));
+  EXPECT_FALSE(spec.quantization);
+  ASSERT_TRUE(spec.findStored("experts.w13"));
+  EXPECT_EQ(spec.findStored("experts.w13")->schemes.size(), 8u);
+  EXPECT_FALSE(spec.findStored("experts.w2")->schemes[2]);
+  ASSERT_EQ(spec.remarks.size(), 2u);
+  EXPECT_EQ(spec.remarks[1],
+            "'model.layers.0.mlp.experts.0.down_proj' is int4 by group of 32, "
+            "scales bf16 and 'model.layers.0.mlp.experts.2.down_proj' is not "
+            "quantized; 'experts.w2' is dequantized to bf16 when it is loaded");
+  // All scales are there, or the checkpoint is that of another layer.
+  EXPECT_TRUE(
+      import(int4, append(scales, expert(2, ".weight_scale"))).quantization);
+  EXPECT_TRUE(import(int4, {"model.layers.1.mlp.gate.weight"}).quantization);
+  // Parameters of all experts are no linear modules.
+  spec = import(R"("quant_method": "bitsandbytes", "load_in_4bit": true,
+                   "bnb_4bit_quant_type": "nf4")",
+                {"model.layers.0.mlp.experts.gate_up_proj",
+                 "model.layers.0.mlp.experts.down_proj"});
+  EXPECT_FALSE(spec.quantization);
+  EXPECT_FALSE(spec.findStored("experts.w13"));
+  ASSERT_EQ(spec.remarks.size(), 2u);
+  EXPECT_EQ(spec.remarks[0], "'experts.w13' is not quantized in the "
+                             "checkpoint, although 'quantization_config' says "
+                             "so");
+}
+
+TEST(QuantizationMethods, StatedTwice) {
+  std::string statement = R"("quantization_config": {"quant_method": "fp8",
+      "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]})";
+  auto model = [&](const std::string &other) {
+    return R"({"model_type": "qwen3_vl_moe", )" + other +
+           R"(, "text_config": {"hidden_size": 256, "num_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 128, )" +
+           statement + "}}";
+  };
+  EXPECT_EQ(importOk(model(statement)).quantization,
+            getQuantization("fp8_block128"));
+  EXPECT_NE(importError(model(replace(statement, "lm_head", "visual")))
+                .find("and the two differ; keep one"),
+            std::string::npos);
 }
 
 } // namespace

@@ -133,9 +133,9 @@ TEST(ShardsTest, RanksOfAPromptHaveExpertsOfTheirOwn) {
   EXPECT_EQ(spec.parallel->getNumRanks(), 4);
   EXPECT_EQ(spec.parallel->describeRanks(), "dp 1 x pcp 2 x tp 2");
   EXPECT_EQ(same.parallel->describeRanks(), "dp 2 x tp 2");
-  EXPECT_TRUE(hasOwners(spec));
+  EXPECT_TRUE(hasDestinations(spec));
   for (int64_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(getOwners(spec, rank), getOwners(same, rank));
+    EXPECT_EQ(getDestinations(spec, rank), getDestinations(same, rank));
     EXPECT_EQ(getLocalIds(spec, rank), getLocalIds(same, rank));
     for (const char *name : {"experts.w13", "shared_experts.w2"})
       EXPECT_EQ(cut(spec, rank, name), cut(same, rank, name));

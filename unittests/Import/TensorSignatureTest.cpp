@@ -264,11 +264,19 @@ TEST(TensorSignature, FusedTensorsAreTransposed) {
   EXPECT_EQ(describeForms(spec, "gate.weight"), Lines{"router.weight@0+1*8"});
   EXPECT_EQ(describeForms(spec, "gate.bias"), Lines{"router.bias@0+1*8"});
   EXPECT_EQ(describeForms(spec, "experts.w13"),
-            Lines{"experts.gate_up_proj@0+1*64T"});
+            (Lines{"experts.{e}.gate_proj.weight@0+2*32 & "
+                   "experts.{e}.up_proj.weight@1+2*32",
+                   "experts.gate_proj@0+2*32T & experts.up_proj@1+2*32T",
+                   "experts.gate_up_proj@0+1*64T"}));
   EXPECT_EQ(describeForms(spec, "experts.w13_bias"),
-            Lines{"experts.gate_up_proj_bias@0+1*64"});
+            (Lines{"experts.{e}.gate_proj.bias@0+2*32 & "
+                   "experts.{e}.up_proj.bias@1+2*32",
+                   "experts.gate_proj_bias@0+2*32 & "
+                   "experts.up_proj_bias@1+2*32",
+                   "experts.gate_up_proj_bias@0+1*64"}));
   EXPECT_EQ(describeForms(spec, "experts.w2"),
-            Lines{"experts.down_proj@0+1*64T"});
+            (Lines{"experts.{e}.down_proj.weight@0+1*64",
+                   "experts.down_proj@0+1*64T"}));
 }
 
 TEST(TensorSignature, OrdersOfColumnsAreBesideTheirWeights) {

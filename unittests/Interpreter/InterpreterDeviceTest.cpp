@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Interpreter/InterpreterDevice.h"
+#include "TestModule.h"
 #include "moert/Executor.h"
-#include "unittests/Interpreter/TestModule.h"
 
 using namespace moec;
 using namespace moec::interpreter;
@@ -52,7 +52,7 @@ const char *const kTileKernel = R"(
   tile.kernel @permute(%i: memref<?x2xi32>, %w: memref<?x2xf32>,
       %o: memref<4xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
       %r: memref<?x1xf32>, %t: i64) {
-    tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+    tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %r : memref<4xi32>, memref<?x2xi32>, memref<?xi32>,
            memref<?x1xf32>) {num_experts = 3 : i64}
     tile.return
@@ -71,7 +71,7 @@ auto addTo(moert::Plan &plan) {
   };
 }
 
-/// The plan that stands in kProgram.
+/// The plan of kProgram.
 moert::Plan permutePlan() {
   moert::Plan plan;
   plan.target = "cpu";
@@ -142,10 +142,10 @@ TEST(InterpreterDevice, RunsTileKernels) { runProgram(kTileKernel); }
 
 namespace {
 
-/// Codes and scales of three rows, of which `offsets` share out some to two
-/// groups with the same weights, written over what they hold.
+/// Quantized values and scales of three rows, some of which `offsets` assign to
+/// two groups with equal weights; results overwrite their buffers.
 struct QuantizedRows {
-  std::vector<uint8_t> codes = {1, 2, 3, 4, 5, 6};
+  std::vector<uint8_t> rounded = {1, 2, 3, 4, 5, 6};
   Floats scales = {0, 0, 0};
 
   /// Runs a product with these attributes, of rows 1, 2 and 4.
@@ -169,7 +169,7 @@ void QuantizedRows::run(const std::string &attributes, Ids offsets) {
     tile.kernel @product(%x: memref<?x1xf32>, %w: memref<2x2x1xf32>,
         %o: memref<3xi32>, %q: memref<?x2xf8E4M3FN>, %s: memref<?x1xf32>,
         %t: i64) {
-      tile.contract tokens(%t) ins(%x, %w : memref<?x1xf32>, memref<2x2x1xf32>)
+      tile.gemm tokens(%t) ins(%x, %w : memref<?x1xf32>, memref<2x2x1xf32>)
         offsets(%o : memref<3xi32>) outs(%q : memref<?x2xf8E4M3FN>)
         result_scale(%s : memref<?x1xf32>) {result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16)" +
                   attributes + R"(}
@@ -203,7 +203,7 @@ void QuantizedRows::run(const std::string &attributes, Ids offsets) {
        {run.bind("x", executorView(x, {3, 1})),
         run.bind("w", executorView(w, {2, 2, 1})),
         run.bind("o", executorView(offsets, {3})),
-        run.bind("q", {codes.data(), DType::F8E4M3, {3, 2}, {}}),
+        run.bind("q", {rounded.data(), DType::F8E4M3, {3, 2}, {}}),
         run.bind("s", executorView(scales, {3, 1})), run.run(3),
         run.synchronize()})
     ASSERT_TRUE(status.isOk()) << status.message();
@@ -211,38 +211,39 @@ void QuantizedRows::run(const std::string &attributes, Ids offsets) {
 
 } // namespace
 
-/// What is quantized has been rounded to bf16 before: 34.1 to 34, whose half is
-/// in the middle of two codes.
+/// Values are rounded to bf16 before quantization: 34.1 to 34, half of which is
+/// halfway between two quantized values.
 TEST(InterpreterDevice, QuantizesResults) {
   QuantizedRows rows;
   rows.run("", {0, 1, 1});
   // Nothing is written behind the last offset.
-  EXPECT_EQ(rows.codes, std::vector<uint8_t>({0xFE, 0x58, 3, 4, 5, 6}));
+  EXPECT_EQ(rows.rounded, std::vector<uint8_t>({0xFE, 0x58, 3, 4, 5, 6}));
   EXPECT_EQ(rows.scales, Floats({2, 0, 0}));
 }
 
-/// What one product leaves as it is the other one writes.
+/// Each gemm writes the rows that the other leaves unchanged.
 TEST(InterpreterDevice, TakesGroupsByTheirRows) {
   QuantizedRows rows;
   rows.run(", group_rows = #tile.group_rows<min = 2>", {0, 1, 3});
-  EXPECT_EQ(rows.codes, std::vector<uint8_t>({1, 2, 0xFE, 0x58, 0xFE, 0x58}));
+  EXPECT_EQ(rows.rounded, std::vector<uint8_t>({1, 2, 0xFE, 0x58, 0xFE, 0x58}));
   EXPECT_EQ(rows.scales, Floats({0, 4, 8}));
   rows.run(", group_rows = #tile.group_rows<max = 1>", {0, 1, 3});
-  EXPECT_EQ(rows.codes,
+  EXPECT_EQ(rows.rounded,
             std::vector<uint8_t>({0xFE, 0x58, 0xFE, 0x58, 0xFE, 0x58}));
   EXPECT_EQ(rows.scales, Floats({2, 4, 8}));
   QuantizedRows others;
   others.run(", group_rows = #tile.group_rows<min = 3>", {0, 1, 3});
-  EXPECT_EQ(others.codes, std::vector<uint8_t>({1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(others.rounded, std::vector<uint8_t>({1, 2, 3, 4, 5, 6}));
 }
 
 namespace {
 
-/// Rows of f32 and codes of e4m3, brought into the order of two groups.
+/// Rows of f32 and quantized values of e4m3, brought into the order of two
+/// groups.
 struct GatherTest {
   Ids offsets = {0, 1, 3}, source = {2, 0, 2, 1, 7, 7};
   Floats rows = {1, 2, 3, 4, 5, 6}, ordered = Floats(12, -1);
-  std::vector<uint8_t> codes = {0x7F, 0x01, 0xFE},
+  std::vector<uint8_t> rounded = {0x7F, 0x01, 0xFE},
                        orderedCodes = std::vector<uint8_t>(6, 9);
 
   /// The message of the failure; empty if there is none.
@@ -297,7 +298,7 @@ struct GatherTest {
     moert::Executor &run = **executor;
     for (moert::Status status :
          {run.bind("x", executorView(rows, {3, 2})),
-          run.bind("c", {codes.data(), DType::F8E4M3, {3, 1}, {}}),
+          run.bind("c", {rounded.data(), DType::F8E4M3, {3, 1}, {}}),
           run.bind("o", executorView(offsets, {3})),
           run.bind("s", executorView(source, {6})),
           run.bind("y", executorView(ordered, {6, 2})),
@@ -312,8 +313,7 @@ struct GatherTest {
 
 } // namespace
 
-/// As many as the last offset says; what the sources behind it are does not
-/// matter.
+/// As many rows as the last offset; sources behind it do not matter.
 TEST(InterpreterDevice, GathersRows) {
   GatherTest test;
   EXPECT_EQ(test.run(), "");
@@ -355,8 +355,8 @@ TEST(InterpreterDevice, NamesWhatIsMissing) {
     EXPECT_TRUE(module.isOk());
     return (*module)->kernel("permute").status().message();
   };
-  EXPECT_NE(failureWith("").find("no plan.kernel or tile.kernel"),
+  EXPECT_NE(failureWith("").find("not a plan.kernel or tile.kernel"),
             std::string::npos);
-  EXPECT_NE(failureWith(kTileKernel).find("no plan.launch names it"),
+  EXPECT_NE(failureWith(kTileKernel).find("no plan.launch names the kernel"),
             std::string::npos);
 }

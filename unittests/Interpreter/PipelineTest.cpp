@@ -1,12 +1,11 @@
-//===- PipelineTest.cpp - the other pipeline ops by the interpreter --*- C++
-//-*-===//
+//===- PipelineTest.cpp - the other pipeline ops, interpreted ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Interpreter/TestModule.h"
+#include "TestModule.h"
 
 #include <chrono>
 #include <cmath>
@@ -113,7 +112,7 @@ std::string gated(const std::string &order) {
 
 } // namespace
 
-/// Chunks are of two tokens, for three of them have to suffice.
+/// Chunks have two tokens, since at most three chunks are allowed.
 TEST(CountSlots, ByHand) {
   TestModule test(R"(
     tile.kernel @count(%i: memref<?x2xi32>, %v: memref<1xi32>,
@@ -131,7 +130,7 @@ TEST(CountSlots, ByHand) {
       kernel, {view(ids, {5, 2}), view(valid, {1}), view(counts, {3, 2})}, 5);
   ASSERT_TRUE(status.isOk()) << status.message();
   EXPECT_EQ(counts, Ids({1, 2, 3, 0, 0, 0}));
-  // There are no more chunks for few tokens.
+  // Few tokens do not get more chunks.
   counts.assign(6, 77);
   ASSERT_TRUE(interpretKernel(
       kernel, {view(ids, {1, 2}), view(valid, {1}), view(counts, {3, 2})}, 1));
@@ -144,7 +143,7 @@ TEST(CountSlots, WrongCountsAreRefused) {
                       %c: memref<2x2xi32>, %o: memref<3xi32>,
                       %p: memref<?x1xi32>, %s: memref<?xi32>,
                       %r: memref<?x1xf32>, %t: i64) {
-      tile.rank tokens(%t) ids(%i, %w : memref<?x1xi32>, memref<?x1xf32>)
+      tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x1xi32>, memref<?x1xf32>)
         counts(%c : memref<2x2xi32>) outs(%o, %p, %s, %r
           : memref<3xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>)
         {num_experts = 2 : i64, chunk_tokens = 2 : i64}
@@ -165,7 +164,8 @@ TEST(CountSlots, WrongCountsAreRefused) {
   EXPECT_EQ(position, Ids({1, 0, 2}));
   moert::Status status = run({1, 1, 1, 0});
   EXPECT_FALSE(status);
-  EXPECT_NE(status.message().find("counts are not those"), std::string::npos);
+  EXPECT_NE(status.message().find("counts differ from those"),
+            std::string::npos);
 }
 
 TEST(GroupedMatmul, PairsRowsBySourceAndOrder) {
@@ -286,27 +286,27 @@ TEST(Quantize, ScalesGroupsUpToTheLastOffset) {
   Ids offsets = {0, 2, 2};
   auto out = test.run({view(x, {3, 130}), view(offsets, {3})});
   ASSERT_EQ(out.size(), 2u);
-  auto codes = valuesOf<uint8_t>(out[0]);
+  auto rounded = valuesOf<uint8_t>(out[0]);
   Floats scales = valuesOf<float>(out[1]);
-  EXPECT_EQ(codes[0], 0xFE);
-  EXPECT_EQ(codes[1], 0x58);
-  EXPECT_EQ(codes[2], 0);
-  EXPECT_EQ(codes[130], 0x7E);
-  EXPECT_EQ(codes[130 + 128] & 0x7F, 0x7F);
+  EXPECT_EQ(rounded[0], 0xFE);
+  EXPECT_EQ(rounded[1], 0x58);
+  EXPECT_EQ(rounded[2], 0);
+  EXPECT_EQ(rounded[130], 0x7E);
+  EXPECT_EQ(rounded[130 + 128] & 0x7F, 0x7F);
   EXPECT_EQ(scales[0], 2);
   EXPECT_EQ(scales[1], 1e-10f / 448.0f);
   EXPECT_EQ(scales[2], 1);
   EXPECT_TRUE(std::isnan(scales[3]));
-  // Nobody wrote it: all bits are set.
-  EXPECT_EQ(codes[2 * 130], 0xFF);
+  // Unwritten: all bits are set.
+  EXPECT_EQ(rounded[2 * 130], 0xFF);
   offsets = {0, 2, 4};
   EXPECT_NE(test.failure({view(x, {3, 130}), view(offsets, {3})})
                 .find("the last of offsets is 4, but there are 3 positions"),
             std::string::npos);
 }
 
-/// Codes that are kept as bf16 are rounded to codes all the same.
-TEST(Quantize, KeepsCodesAsBF16) {
+/// Rows that are dequantized to bf16 are rounded to quantized values first.
+TEST(Quantize, DequantizesRowsToBF16) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x4xf32>, %s: tensor<1xf32>)
         -> (tensor<?x4xbf16>, tensor<?x4xbf16>) {
@@ -332,8 +332,7 @@ TEST(Quantize, KeepsCodesAsBF16) {
   EXPECT_EQ(integers[3], 0);
 }
 
-/// With powers of two they are times their scales, of which each group has its
-/// own.
+/// With power-of-two scales the kept values include the scales of their groups.
 TEST(Quantize, KeepsCodesTimesPowersOfTwo) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x40xf32>) -> tensor<?x40xbf16> {
@@ -377,15 +376,15 @@ TEST(GroupedMatmul, ScalesBlocks) {
   // the second row of scales.
   std::vector<uint8_t> x(129, 0x38), w(2 * 129, 0x38);
   Floats s = {2, 10}, t = {0.5, 3, 0.25, 7};
-  auto codes = [](std::vector<uint8_t> &values, int64_t rows) {
+  auto rounded = [](std::vector<uint8_t> &values, int64_t rows) {
     TensorRef tensor;
     tensor.data = values.data();
     tensor.dtype = moert::DType::F8E4M3;
     tensor.shape = {rows, 129};
     return tensor;
   };
-  auto out =
-      test.run({codes(x, 1), codes(w, 2), view(s, {1, 2}), view(t, {2, 2})});
+  auto out = test.run(
+      {rounded(x, 1), rounded(w, 2), view(s, {1, 2}), view(t, {2, 2})});
   ASSERT_EQ(out.size(), 1u);
   float gate = 128 * 2 * 0.5f + 10 * 3, up = 128 * 2 * 0.25f + 10 * 7;
   EXPECT_EQ(valuesOf<float>(out[0]), Floats({gate + 1000 * up}));

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Interpreter/RegionEvaluator.h"
-#include "unittests/Interpreter/TestModule.h"
+#include "TestModule.h"
 
 #include <cmath>
 #include <limits>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Interpreter/TestModule.h"
+#include "TestModule.h"
 
 #include <cmath>
 #include <limits>

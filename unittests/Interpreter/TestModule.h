@@ -33,7 +33,7 @@ struct TestModule {
     return *module->getOps<mlir::func::FuncOp>().begin();
   }
 
-  /// The only function's results; fails the test where it does not run.
+  /// The results of the only function; fails the test if the run fails.
   std::vector<Tensor> run(llvm::ArrayRef<TensorRef> inputs);
   /// The message of the failure that the only function gives.
   std::string failure(llvm::ArrayRef<TensorRef> inputs);

@@ -7,7 +7,7 @@
 
 #include "moec/Jit/Cache.h"
 
-#include "unittests/Jit/JitTesting.h"
+#include "JitTesting.h"
 #include "llvm/Support/FileSystem.h"
 
 #include <csignal>
@@ -140,7 +140,7 @@ TEST_F(CacheTest, UsesNoFolderOfOthers) {
   EXPECT_EQ(list("cache"), std::set<std::string>());
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("may be written by others (mode 0770); compiled "
-                             "layers are not kept. Name a folder of your own"),
+                             "layers are not cached. Name your own folder"),
             std::string::npos)
       << warnings[0];
 
@@ -174,14 +174,14 @@ TEST_F(CacheTest, GoesOnWhereNothingCanBeWritten) {
   EXPECT_FALSE(cache.find(key));
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("cannot be written: No such file or directory; "
-                             "compiled layers are not kept"),
+                             "compiled layers are not cached"),
             std::string::npos)
       << warnings[0];
 }
 
 TEST_F(CacheTest, LeavesNothingBehindOnAFullDisk) {
   Cache cache(makeOptions(), collect());
-  // To a process that may write so much and no more, every disk is full.
+  // A limit on the file size emulates a full disk.
   EXPECT_EQ(countFailedProcesses(1,
                                  [&](int) {
                                    signal(SIGXFSZ, SIG_IGN);
@@ -215,7 +215,7 @@ TEST_F(CacheTest, EvictsWhatWasUsedLeastRecently) {
   EXPECT_EQ(list("cache"), (std::set<std::string>{makeKey('1') + ".moepkg",
                                                   makeKey('3') + ".moepkg",
                                                   makeKey('4') + ".moepkg"}));
-  // What was just stored stays, even where the clock says that it is old.
+  // A layer stored just now stays, even if the clock says that it is old.
   setAge(getEntry(makeKey('1')), -1000);
   setAge(getEntry(makeKey('3')), -1000);
   setAge(getEntry(makeKey('4')), -1000);
@@ -257,7 +257,7 @@ TEST_F(CacheTest, LocksExcludeEachOther) {
   EXPECT_TRUE(cache.lock(makeKey('b')));
   EXPECT_EQ(countFailedProcesses(1,
                                  [&](int) {
-                                   // Another opening of the folder.
+                                   // The folder, opened again.
                                    return !Cache(options, collect()).lock(key);
                                  }),
             0);
@@ -316,7 +316,7 @@ TEST_F(CacheTest, ManyProcesses) {
   };
   int failed = countFailedProcesses(numProcesses, [&](int process) {
     if (process % 8 == 0)
-      // A process within the process, killed at whatever it does.
+      // A forked process, killed at any point.
       return countFailedProcesses(1, [&](int) {
                std::thread([process] {
                  usleep(useconds_t(1000 + process * 500));

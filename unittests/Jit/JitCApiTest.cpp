@@ -7,7 +7,7 @@
 
 #include "moejit/moejit.h"
 
-#include "unittests/Jit/JitTesting.h"
+#include "JitTesting.h"
 
 #include <cstdlib>
 #include <mutex>
@@ -39,7 +39,7 @@ protected:
     options.message = [](void *user, moejit_severity severity,
                          const char *text) {
       auto *test = static_cast<JitCApiTest *>(user);
-      // Threads that compile kernels tell of them.
+      // Compiling threads report their kernels.
       std::lock_guard<std::mutex> guard(test->mutex);
       if (severity == MOEJIT_STEP)
         return test->steps.push_back(text);
@@ -126,7 +126,7 @@ TEST_F(JitCApiTest, TakesConfigs) {
   std::string chosen = bytes;
   moejit_compiler_free(compiler);
 
-  const char *configs[] = {"experts_out:tile_rows=48 tile_columns=64 stages=4"};
+  const char *configs[] = {"experts_out:block_m=48 block_n=64 stages=4"};
   options.configs = configs;
   options.num_configs = 1;
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
@@ -137,9 +137,9 @@ TEST_F(JitCApiTest, TakesConfigs) {
   EXPECT_TRUE(report.from_cache);
   moejit_compiler_free(compiler);
 
-  configs[0] = "nowhere:tile_columns=64";
+  configs[0] = "nowhere:block_n=64";
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
-  EXPECT_NE(compile().find("'nowhere:tile_columns=64' is for no kernel"),
+  EXPECT_NE(compile().find("'nowhere:block_n=64' matches no kernel"),
             std::string::npos);
   moejit_compiler_free(compiler);
   compiler = nullptr;
@@ -164,7 +164,7 @@ TEST_F(JitCApiTest, LoadsALayerForTheDevice) {
   ASSERT_DONE(
       moejit_load_layer(compiler, &source, device, nullptr, &layer, nullptr));
   moert_layer_free(layer);
-  // Its own file has PTX and cubins for the GPU.
+  // The layer's own file has PTX and cubins for the GPU.
   moert_package *package = nullptr;
   std::string entry;
   for (const std::string &name : list("cache"))
@@ -197,7 +197,8 @@ TEST_F(JitCApiTest, LoadsALayerForTheDevice) {
   }
 }
 
-/// The host takes memory of the process, and the layer's own stream alone.
+/// The host device accepts memory of the process, and only the layer's own
+/// stream.
 TEST_F(JitCApiTest, LoadsALayerForTheHost) {
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
   moert_device *device = nullptr;
@@ -233,16 +234,17 @@ TEST_F(JitCApiTest, LoadsALayerForTheHost) {
     if (moert_layer_tensor(layer, i)->role == MOERT_OUTPUT)
       EXPECT_EQ(memory[size_t(i)][0], 0);
   EXPECT_NE(take(moert_layer_run(layer, 3, nullptr, nullptr, 0))
-                .find("host has no streams of its own"),
+                .find("host has no other streams"),
             std::string::npos);
   moert_layer_free(layer);
 
   source.entry = "router";
-  EXPECT_NE(take(moejit_load_layer(compiler, &source, device, nullptr, &layer,
-                                   nullptr))
-                .find("moejit_source.entry: 'router' is none of gate, logits "
-                      "and ids"),
-            std::string::npos);
+  EXPECT_NE(
+      take(moejit_load_layer(compiler, &source, device, nullptr, &layer,
+                             nullptr))
+          .find("moejit_source.entry: 'router' is not one of gate, logits "
+                "and ids"),
+      std::string::npos);
   EXPECT_EQ(layer, nullptr);
   moert_device_free(device);
   EXPECT_NE(take(moejit_device_create_host(-1, &device)).find("-1 threads"),
@@ -271,7 +273,7 @@ TEST_F(JitCApiTest, SaysWhatIsWrong) {
             std::string::npos);
   options.device_part = nullptr;
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
-  EXPECT_NE(compile().find("there is no target; set moejit_options.target"),
+  EXPECT_NE(compile().find("no target is set; set moejit_options.target"),
             std::string::npos);
   moejit_compiler_free(compiler);
   options.target = "sm_80";
@@ -302,7 +304,7 @@ TEST_F(JitCApiTest, WarnsOnce) {
   EXPECT_EQ(compile(), "");
   EXPECT_EQ(compile(), "");
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("compiled layers are not kept"),
+  EXPECT_NE(warnings[0].find("compiled layers are not cached"),
             std::string::npos);
 }
 

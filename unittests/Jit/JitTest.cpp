@@ -7,9 +7,9 @@
 
 #include "moec/Jit/Jit.h"
 
+#include "JitTesting.h"
 #include "moec/Jit/BuildId.h"
 #include "moec/Target/NVPTX.h"
-#include "unittests/Jit/JitTesting.h"
 
 #include <thread>
 
@@ -114,13 +114,13 @@ TEST_F(JitTest, WhatMattersIsPartOfTheKey) {
   options.compile.keepAllBuffers = true;
   add(compile(options));
   options.compile.keepAllBuffers = false;
-  options.compile.disable = {"split-ranking"};
+  options.compile.disable = {"split-sort"};
   add(compile(options));
   options.compile.disable = {};
-  options.compile.set = {"split-ranking.most=0"};
+  options.compile.set = {"split-sort.most=0"};
   add(compile(options));
   options.compile.set = {};
-  options.compile.configs = {"experts_hidden:tile_rows=32"};
+  options.compile.configs = {"experts_hidden:block_m=32"};
   add(compile(options));
   options.compile.configs = {};
   // Fields of the description, each of which changes code.
@@ -141,7 +141,7 @@ TEST_F(JitTest, WhatMattersIsPartOfTheKey) {
   options.compile.dependentLaunches = true;
   options.compile.target = "sm_100a";
   add(compile(options));
-  // Code of sm_80, assembled for the GPU that is there.
+  // Code of sm_80, assembled for the present GPU.
   add(compile(makeOptions(), makeSpec(), "sm_86"));
   for (const char *version : {"one", "two"}) {
     options = makeOptions();
@@ -161,12 +161,12 @@ TEST_F(JitTest, HowItIsWrittenIsNotPartOfTheKey) {
   JitOptions options = makeOptions();
   options.threads = 1;
   EXPECT_TRUE(compile(options).report.fromCache);
-  // A target that is chosen is as good as one that is given.
+  // A chosen target gives the same layer as an explicit one.
   EXPECT_FALSE(
       compile(makeOptions("cpu"), makeSpec(), "sm_90").report.fromCache);
   EXPECT_TRUE(
       compile(makeOptions("sm_90a"), makeSpec(), "sm_90").report.fromCache);
-  // So is a part, but another one is another layer.
+  // A chosen part too, but another part gives another layer.
   options = makeOptions("sm_90a");
   options.compile.part = "h200";
   EXPECT_TRUE(compile(options).report.fromCache);

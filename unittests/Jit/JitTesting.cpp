@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Jit/JitTesting.h"
+#include "JitTesting.h"
 
 #include "llvm/Support/FileSystem.h"
 

@@ -39,7 +39,7 @@ protected:
 /// A small layer as JSON.
 SourceText makeSpec(int maxTokens = 64);
 
-/// A layer, compiled for sm_80 without ptxas, that says it has that key.
+/// A layer, compiled for sm_80 without ptxas, that states this key.
 moert::Package makePackage(const std::string &key, int maxTokens = 64);
 
 /// 64 digits, all of them `digit`.
@@ -50,8 +50,8 @@ std::string pack(const moert::Package &package);
 std::string readFile(const std::string &path);
 void writeFile(const std::string &path, const std::string &text);
 
-/// Runs `body` in so many processes at once; the number of those that did not
-/// answer true. What the bodies print is lost.
+/// Runs `body` in this number of processes at once and returns how many did not
+/// return true. Their output is discarded.
 int countFailedProcesses(int count, const std::function<bool(int)> &body);
 
 } // namespace moec::test

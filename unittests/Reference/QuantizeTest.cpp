@@ -1,11 +1,11 @@
-//===- QuantizeTest.cpp - rows as codes with scales -----------------------===//
+//===- QuantizeTest.cpp - rows as values with scales ----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Reference/Quantize.h"
+#include "Reference/Quantize.h"
 #include "gtest/gtest.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ OperandQuantization makeInt8(Granularity granularity) {
   return quantization;
 }
 
-/// What the codes of a row stand for.
+/// The values that the quantized values of a row represent.
 Numbers quantize(const Numbers &x, const OperandQuantization &quantization,
                  float tensorScale = 0) {
   auto columns = static_cast<int64_t>(x.size());

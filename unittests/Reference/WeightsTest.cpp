@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Reference/Product.h"
+#include "Reference/Product.h"
 #include "gtest/gtest.h"
 
 #include <cmath>

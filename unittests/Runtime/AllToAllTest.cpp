@@ -8,10 +8,10 @@
 // tile.pack_rows and tile.sum_packed_rows.
 
 #include "moert/AllToAll.h"
+#include "CommunicatorTesting.h"
 #include "moert/HostDevice.h"
 #include "moert/LocalGroup.h"
 #include "moert/PackedRows.h"
-#include "unittests/Runtime/CommunicatorTesting.h"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ int64_t numRanks;
 
 void routeRows(const uint64_t *args, int64_t cta) {
   ++numLaunches;
-  auto *ids = pointer<int32_t>(args[0]), *owners = pointer<int32_t>(args[1]);
+  auto *ids = pointer<int32_t>(args[0]),
+       *destinations = pointer<int32_t>(args[1]);
   auto *positions = pointer<int32_t>(args[2]),
        *counts = pointer<int32_t>(args[3]);
   auto rows = static_cast<int64_t>(args[4]);
@@ -51,7 +52,7 @@ void routeRows(const uint64_t *args, int64_t cta) {
     bool goes = false;
     for (int64_t i = 0; i < kTopK; ++i) {
       int32_t id = ids[row * kTopK + i];
-      goes |= id >= 0 && id < kExperts && owners[id] == cta;
+      goes |= id >= 0 && id < kExperts && destinations[id] == cta;
     }
     positions[cta * rows + row] = goes ? count++ : -1;
   }
@@ -62,14 +63,15 @@ void routeRows(const uint64_t *args, int64_t cta) {
 int64_t beginOf(int64_t rank, const int32_t *counts, const int64_t *header) {
   int64_t begin = 0;
   for (int64_t other = 0; other < rank; ++other)
-    if (other != header[PackedRows::kPlace])
-      begin += header[PackedRows::kRoom] > 0 ? header[PackedRows::kRoom]
-                                             : counts[other];
+    if (other != header[PackedRows::kIndex])
+      begin += header[PackedRows::kCapacity] > 0 ? header[PackedRows::kCapacity]
+                                                 : counts[other];
   return begin;
 }
 
-bool hasRoom(int64_t position, const int64_t *header) {
-  return header[PackedRows::kRoom] == 0 || position < header[PackedRows::kRoom];
+bool isWithinCapacity(int64_t position, const int64_t *header) {
+  return header[PackedRows::kCapacity] == 0 ||
+         position < header[PackedRows::kCapacity];
 }
 
 /// Packs ids and rows of f32.
@@ -79,15 +81,15 @@ void packRows(const uint64_t *args, int64_t cta) {
        *counts = pointer<int32_t>(args[7]);
   auto *header = pointer<int64_t>(args[8]);
   auto rows = static_cast<int64_t>(args[9]);
-  int64_t own = header[PackedRows::kPlace], row = cta;
+  int64_t own = header[PackedRows::kIndex], row = cta;
   for (int64_t rank = 0; rank < numRanks; ++rank) {
     int64_t position = positions[rank * rows + row];
-    if (header[PackedRows::kRoom] > 0)
+    if (header[PackedRows::kCapacity] > 0)
       header[PackedRows::kMost] =
-          counts[rank] > header[PackedRows::kRoom]
+          counts[rank] > header[PackedRows::kCapacity]
               ? std::max<int64_t>(header[PackedRows::kMost], counts[rank])
               : header[PackedRows::kMost];
-    if (position < 0 || (rank != own && !hasRoom(position, header)))
+    if (position < 0 || (rank != own && !isWithinCapacity(position, header)))
       continue;
     int64_t to =
         position + (rank == own ? own * rows : beginOf(rank, counts, header));
@@ -107,13 +109,13 @@ void sumRows(const uint64_t *args, int64_t cta) {
   auto *header = pointer<int64_t>(args[4]);
   auto *result = pointer<float>(args[5]);
   auto rows = static_cast<int64_t>(args[6]);
-  int64_t own = header[PackedRows::kPlace], row = cta;
+  int64_t own = header[PackedRows::kIndex], row = cta;
   for (int64_t i = 0; i < kColumns; ++i) {
     float sum = -0.0F;
     for (int64_t rank = 0; rank < numRanks; ++rank) {
       int64_t position = positions[rank * rows + row];
       float part = 0;
-      if (position >= 0 && rank != own && !hasRoom(position, header))
+      if (position >= 0 && rank != own && !isWithinCapacity(position, header))
         part = NAN;
       else if (position >= 0)
         part =
@@ -137,15 +139,15 @@ struct Kernels {
   }
 
   PackedKernels get(const char *pack, int64_t rows, const int32_t *ids,
-                    const int32_t *owners) const {
+                    const int32_t *destinations) const {
     PackedKernels packed;
     packed.route = *module->kernel("route");
     packed.routeDims.grid = numRanks;
     packed.pack = *module->kernel(pack);
     packed.packDims.grid = rows;
     packed.ids = ids;
-    packed.owners = owners;
-    packed.ownersOfRow = std::min(kTopK, numRanks - 1);
+    packed.destinations = destinations;
+    packed.destinationsOfRow = std::min(kTopK, numRanks - 1);
     return packed;
   }
 
@@ -161,16 +163,16 @@ struct Rows {
     for (int64_t i = 0; i < rows * kColumns; ++i)
       values.push_back(static_cast<float>(100 * rank + i));
     for (int32_t i = 0; i < kExperts; ++i)
-      owners.push_back(i % static_cast<int32_t>(numRanks));
+      destinations.push_back(i % static_cast<int32_t>(numRanks));
     allIds.resize(size_t(numRanks) * ids.size(), 77);
     all.resize(size_t(numRanks) * values.size());
     result.resize(values.size());
   }
 
-  bool isOwner(int64_t rank, int64_t row) const {
+  bool isDestination(int64_t rank, int64_t row) const {
     for (int64_t i = 0; i < kTopK; ++i)
       if (int32_t id = ids[size_t(row * kTopK + i)];
-          id >= 0 && owners[size_t(id)] == rank)
+          id >= 0 && destinations[size_t(id)] == rank)
         return true;
     return false;
   }
@@ -180,13 +182,14 @@ struct Rows {
     CollectivePart parts[] = {
         {ids.data(), allIds.data(), DType::I32, rows * kTopK, false, kTopK},
         {values.data(), all.data(), DType::F32, rows * kColumns, false,
-         kColumns, /*isOwned=*/true}};
+         kColumns, /*isRouted=*/true}};
     Collective collective;
     collective.parts = parts;
     collective.numParts = 2;
     collective.where = "gather";
     collective.rows = rows;
-    collective.packed = kernels.get("pack", rows, ids.data(), owners.data());
+    collective.packed =
+        kernels.get("pack", rows, ids.data(), destinations.data());
     return communicator.run(stream, collective);
   }
 
@@ -200,16 +203,17 @@ struct Rows {
     collective.numParts = 1;
     collective.where = "sum";
     collective.rows = rows;
-    collective.packed = kernels.get("sum", rows, ids.data(), owners.data());
+    collective.packed =
+        kernels.get("sum", rows, ids.data(), destinations.data());
     return communicator.run(stream, collective);
   }
 
   int64_t rows;
-  std::vector<int32_t> ids, owners, allIds;
+  std::vector<int32_t> ids, destinations, allIds;
   std::vector<float> values, all, result;
 };
 
-PackedRoom roomOf(int64_t rows) {
+PackedSizes sizesOf(int64_t rows) {
   return {rows, {kTopK * 4, kColumns * 4}, std::min(kTopK, numRanks - 1)};
 }
 
@@ -246,9 +250,9 @@ runRanks(int64_t ranks, const std::vector<AllToAllOptions> &options,
   return statuses;
 }
 
-AllToAllOptions withRoom(double room, int64_t leastRows = 1) {
+AllToAllOptions withCapacity(double capacity, int64_t leastRows = 1) {
   AllToAllOptions options;
-  options.room = room;
+  options.capacity = capacity;
   options.leastRows = leastRows;
   return options;
 }
@@ -260,7 +264,7 @@ void expectGathered(const Rows &own, int64_t rank) {
     Rows sent(from, own.rows);
     int64_t next = from * own.rows;
     for (int64_t row = 0; row < own.rows; ++row) {
-      if (!sent.isOwner(rank, row))
+      if (!sent.isDestination(rank, row))
         continue;
       for (int64_t i = 0; i < kTopK; ++i)
         EXPECT_EQ(own.allIds[size_t(next * kTopK + i)],
@@ -279,15 +283,15 @@ void expectGathered(const Rows &own, int64_t rank) {
 
 } // namespace
 
-TEST(AllToAllTest, MovesRowsToOwnersAndBack) {
-  for (double room : {0.0, 1.0})
+TEST(AllToAllTest, MovesRowsToDestinationsAndBack) {
+  for (double capacity : {0.0, 1.0})
     for (int64_t ranks : {2, 4, 5})
       for (const Status &status :
-           runRanks(ranks, {withRoom(room)},
+           runRanks(ranks, {withCapacity(capacity)},
                     [&](Communicator &communicator, Stream &stream,
                         const Kernels &kernels, int64_t rank) -> Status {
                       Status status = communicator.reservePacked(MeshAxis::Data,
-                                                                 {roomOf(9)});
+                                                                 {sizesOf(9)});
                       for (int64_t rows : {9, 4, 1, 9}) {
                         Rows own(rank, rows);
                         if (status)
@@ -300,11 +304,11 @@ TEST(AllToAllTest, MovesRowsToOwnersAndBack) {
                         if (status)
                           status = own.sum(communicator, stream, kernels);
                         for (int64_t row = 0; row < rows; ++row) {
-                          int64_t owners = 0;
+                          int64_t destinations = 0;
                           for (int64_t other = 0; other < ranks; ++other)
-                            owners += own.isOwner(other, row);
+                            destinations += own.isDestination(other, row);
                           EXPECT_EQ(own.result[size_t(row * kColumns)],
-                                    float(owners) * 10 *
+                                    float(destinations) * 10 *
                                         own.values[size_t(row * kColumns)]);
                         }
                       }
@@ -314,39 +318,41 @@ TEST(AllToAllTest, MovesRowsToOwnersAndBack) {
 }
 
 // field-bug: DeepEP#427
-TEST(AllToAllTest, RowsWithoutRoomAreAnError) {
+TEST(AllToAllTest, RowsBeyondTheCapacityAreAnError) {
   std::atomic<int> numNan = 0, numDone = 0;
-  std::vector<Status> statuses = runRanks(
-      4, {withRoom(0.25)},
-      [&](Communicator &communicator, Stream &stream, const Kernels &kernels,
-          int64_t rank) -> Status {
-        Status status = communicator.reservePacked(MeshAxis::Data, {roomOf(8)});
-        Rows own(rank, 8);
-        // All rows of rank 0 go to rank 3.
-        if (rank == 0)
-          std::fill(own.ids.begin(), own.ids.end(), 3);
-        else
-          std::fill(own.ids.begin(), own.ids.end(), int32_t(rank));
-        if (status)
-          status = own.gather(communicator, stream, kernels);
-        if (status)
-          status = own.sum(communicator, stream, kernels);
-        for (float value : own.result)
-          numNan += std::isnan(value);
-        // A rank that lost no rows must finish with a right result before rank
-        // 0 detects its loss and aborts all ranks.
-        ++numDone;
-        while (rank == 0 && numDone < 4)
-          std::this_thread::yield();
-        Status lost = rank == 0 ? communicator.synchronize(stream) : status;
-        if (rank == 0)
-          EXPECT_EQ(communicator.check().message(), lost.message());
-        return lost;
-      });
+  std::vector<Status> statuses =
+      runRanks(4, {withCapacity(0.25)},
+               [&](Communicator &communicator, Stream &stream,
+                   const Kernels &kernels, int64_t rank) -> Status {
+                 Status status =
+                     communicator.reservePacked(MeshAxis::Data, {sizesOf(8)});
+                 Rows own(rank, 8);
+                 // All rows of rank 0 go to rank 3.
+                 if (rank == 0)
+                   std::fill(own.ids.begin(), own.ids.end(), 3);
+                 else
+                   std::fill(own.ids.begin(), own.ids.end(), int32_t(rank));
+                 if (status)
+                   status = own.gather(communicator, stream, kernels);
+                 if (status)
+                   status = own.sum(communicator, stream, kernels);
+                 for (float value : own.result)
+                   numNan += std::isnan(value);
+                 // A rank that lost no rows must finish with a right result
+                 // before rank 0 detects its loss and aborts all ranks.
+                 ++numDone;
+                 while (rank == 0 && numDone < 4)
+                   std::this_thread::yield();
+                 Status lost =
+                     rank == 0 ? communicator.synchronize(stream) : status;
+                 if (rank == 0)
+                   EXPECT_EQ(communicator.check().message(), lost.message());
+                 return lost;
+               });
   EXPECT_EQ(statuses[0].message(),
-            "an all-to-all over dp has 8 rows for one rank, and room for 2, so "
-            "that results of some rows are NaN; give it more room, or none (as "
-            "many rows as there are, without graphs)");
+            "an all-to-all over dp has 8 rows for one rank, more than the "
+            "capacity of 2, so results of some rows are NaN; increase the "
+            "capacity, or give 0 (exact sizes, without graphs)");
   for (size_t rank = 1; rank < statuses.size(); ++rank)
     EXPECT_TRUE(statuses[rank]) << statuses[rank].toString();
   // Two of eight rows were within the capacity.
@@ -356,11 +362,11 @@ TEST(AllToAllTest, RowsWithoutRoomAreAnError) {
 TEST(AllToAllTest, FewRowsGoToAll) {
   numLaunches = 0;
   for (const Status &status :
-       runRanks(4, {withRoom(0, 5)},
+       runRanks(4, {withCapacity(0, 5)},
                 [&](Communicator &communicator, Stream &stream,
                     const Kernels &kernels, int64_t rank) -> Status {
                   Status status =
-                      communicator.reservePacked(MeshAxis::Data, {roomOf(5)});
+                      communicator.reservePacked(MeshAxis::Data, {sizesOf(5)});
                   Rows few(rank, 4);
                   if (status)
                     status = few.gather(communicator, stream, kernels);
@@ -379,16 +385,17 @@ TEST(AllToAllTest, RanksAgreeOnHowRowsGo) {
     return Status::ok();
   };
   expectAllSay(
-      runRanks(2, {withRoom(0), withRoom(0.5)}, nothing),
+      runRanks(2, {withCapacity(0), withCapacity(0.5)}, nothing),
       StatusCode::InvalidArgument,
-      {"the all-to-all: ranks differ", "room 0.500000, from 1 rows on"});
-  expectAllSay(runRanks(2, {withRoom(0), withRoom(0, 8)}, nothing),
-               StatusCode::InvalidArgument, {"room 0.000000, from 8 rows on"});
-  expectAllSay(runRanks(2, {withRoom(1.5)}, nothing),
+      {"the all-to-all: ranks differ", "capacity 0.500000, from 1 rows on"});
+  expectAllSay(runRanks(2, {withCapacity(0), withCapacity(0, 8)}, nothing),
                StatusCode::InvalidArgument,
-               {"the room of an all-to-all is 1.5", "0 (as many as there are) "
-                                                    "to 1 is accepted"});
-  expectAllSay(runRanks(2, {withRoom(0, 0)}, nothing),
+               {"capacity 0.000000, from 8 rows on"});
+  expectAllSay(runRanks(2, {withCapacity(1.5)}, nothing),
+               StatusCode::InvalidArgument,
+               {"the capacity of an all-to-all is 1.5", "0 (exact sizes) "
+                                                        "to 1 is accepted"});
+  expectAllSay(runRanks(2, {withCapacity(0, 0)}, nothing),
                StatusCode::InvalidArgument, {"1 or more is accepted"});
 }
 
@@ -400,11 +407,11 @@ TEST(AllToAllTest, WhatWasNotReservedOrGatheredIsNamed) {
                                     int64_t)> &call,
          const std::string &text) {
         for (const Status &status :
-             runRanks(2, {withRoom(0)},
+             runRanks(2, {withCapacity(0)},
                       [&](Communicator &communicator, Stream &stream,
                           const Kernels &kernels, int64_t rank) -> Status {
                         Status status = communicator.reservePacked(
-                            MeshAxis::Data, {roomOf(reserved)});
+                            MeshAxis::Data, {sizesOf(reserved)});
                         return status
                                    ? call(communicator, stream, kernels, rank)
                                    : status;

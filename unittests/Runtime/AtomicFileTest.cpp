@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/support/AtomicFile.h"
+#include "../../runtime/src/support/AtomicFile.h"
+#include "../../runtime/src/support/Temporaries.h"
 #include "moert/Safetensors.h"
-#include "runtime/src/support/Temporaries.h"
 #include "gtest/gtest.h"
 
 #include <cerrno>

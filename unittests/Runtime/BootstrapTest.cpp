@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/comm/Bootstrap.h"
-#include "runtime/src/support/Descriptor.h"
+#include "../../runtime/src/comm/Bootstrap.h"
+#include "../../runtime/src/support/Descriptor.h"
 
 #include <gtest/gtest.h>
 
@@ -168,7 +168,7 @@ TEST(RankEnvironmentTest, NamesWhatIsWrong) {
                {"SLURM_PROCID is set and SLURM_NTASKS is not"});
   }
   for (auto [rank, numRanks, local, expected] :
-       {std::tuple("4", "4", "0", "RANK='4' is no whole number from 0 to 3"),
+       {std::tuple("4", "4", "0", "RANK='4' is not an integer from 0 to 3"),
         std::tuple("-1", "4", "0", "RANK='-1'"),
         std::tuple("1x", "4", "0", "RANK='1x'"),
         std::tuple(" 1", "4", "0", "RANK=' 1'"),
@@ -226,7 +226,7 @@ TEST(RendezvousTest, NamesWhatIsWrong) {
            {{}, StatusCode::NotFound, "set MOERT_BOOTSTRAP_FOLDER"},
            {{{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "1"}},
             invalid,
-            "MASTER_ADDR='node7' is not of this host's loopback; set "
+            "MASTER_ADDR='node7' is not on this host's loopback interface; set "
             "MOERT_BOOTSTRAP_ADDRESS"},
            {{{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "65536"}},
             invalid,
@@ -339,7 +339,7 @@ TEST(FileExchangeTest, AnEarlierStartIsRefused) {
   EXPECT_EQ(folder.files().size(), 1u);
   // Other ranks do not take the id of a dead rank 0.
   expectSays(byFile(exchange, 1, 2, 0.1).status(), StatusCode::Unavailable,
-             {"rank 0 of an earlier start has written it",
+             {"was written by rank 0 of an earlier start",
               "no rank 0 has answered within 0.1 s", "MOERT_JOB_TOKEN"});
   expectSays(byFile(exchange, 1, 3).status(), StatusCode::InvalidArgument,
              {"another token or number of ranks"});
@@ -400,7 +400,7 @@ TEST(FileExchangeTest, RankZeroThatDoesNotComeIsNamed) {
   Folder folder;
   expectSays(byFile({folder.path, "job"}, 1, 2, 0.1).status(),
              StatusCode::Unavailable,
-             {folder.path, "rank 0 has not written it within 0.1 s",
+             {folder.path, "was not written by rank 0 within 0.1 s",
               "MOERT_BOOTSTRAP_FOLDER and MOERT_JOB_TOKEN"});
   expectSays(byFile({folder.path, "job"}, 1, 2, 0).status(),
              StatusCode::InvalidArgument, {"a limit of 0 s"});
@@ -424,7 +424,7 @@ TEST(FileExchangeTest, FoldersThatAreNotPrivateAreRefused) {
   fs::create_directory_symlink(folder.path + "/real", folder.path + "/link");
   EXPECT_TRUE(meetByFile({folder.path + "/real", "job"}));
   expectSays(byFile({folder.path + "/link", "job"}, 0, 2).status(),
-             StatusCode::Unavailable, {"not a link"});
+             StatusCode::Unavailable, {"do not name a link"});
   for (fs::perms open : {fs::perms::group_read, fs::perms::others_exec}) {
     fs::permissions(folder.path + "/real", fs::perms::owner_all | open);
     expectSays(byFile({folder.path + "/real", "job 2"}, 0, 2).status(),
@@ -457,7 +457,7 @@ TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
     write(damaged);
     expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
-               {"is damaged, or not a file of this job's"});
+               {"is damaged, or not a file of this job"});
   }
   write(whole.substr(0, 20));
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
@@ -467,7 +467,7 @@ TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
              {"no rank 0 has answered"});
   fs::permissions(path, fs::perms::owner_all | fs::perms::others_write);
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
-             {"is open to other users", "look who wrote it"});
+             {"is open to other users", "find out which user wrote it"});
   fs::permissions(path, fs::perms::owner_all);
   fs::rename(path, folder.path + "/real");
   fs::create_symlink(folder.path + "/real", path);
@@ -569,7 +569,7 @@ TEST(SocketExchangeTest, TurnsOthersAway) {
   EXPECT_TRUE(bySocket(socketExchange(port), 1, 3));
   expectSays(bySocket(socketExchange(port), 1, 3).status(),
              StatusCode::InvalidArgument,
-             {"rank 1 has come before", "a RANK of its own"});
+             {"rank 1 has connected already", "its own RANK"});
   EXPECT_TRUE(bySocket(socketExchange(port), 2, 3));
   zero.join();
   close(loud);
@@ -732,13 +732,13 @@ TEST(SocketExchangeTest, WhatIsNotRankZeroIsRefused) {
   // A foreign server, and one without the secret.
   const std::string greeting = "moertsk1" + std::string(32, 'n');
   for (auto [text, expected] :
-       {std::pair(std::string(40, 'H'), "what answers is not rank 0"),
+       {std::pair(std::string(40, 'H'), "another program than rank 0 answers"),
         std::pair(greeting + std::string(200, '\0'),
-                  "what answers does not know the secret")}) {
+                  "the program that answers does not know the secret")}) {
     Listener other;
     std::thread server([&, said = text] { other.say(said); });
     expectSays(bySocket(socketExchange(other.port), 1, 2).status(),
-               StatusCode::InvalidArgument, {expected, "look at the port"});
+               StatusCode::InvalidArgument, {expected, "check the port"});
     server.join();
   }
 }
@@ -747,5 +747,5 @@ TEST(SocketExchangeTest, HostsThatAreNotKnownAreNamed) {
   SocketExchange exchange = socketExchange(1);
   exchange.host = "256.256.256.256";
   expectSays(bySocket(exchange, 1, 2, 1).status(), StatusCode::InvalidArgument,
-             {"the host '256.256.256.256' of rank 0 is not known"});
+             {"the host '256.256.256.256' of rank 0 cannot be resolved"});
 }

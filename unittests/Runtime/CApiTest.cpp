@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/CApi.h"
+#include "../../runtime/src/CApi.h"
+#include "CudaTesting.h"
+#include "TestPlan.h"
 #include "moert/HostDevice.h"
 #include "moert/moert.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -265,7 +265,7 @@ TEST_F(CApiTest, HandlesServeTheHostToo) {
   other.join();
   moert_layer_free(clone);
   EXPECT_NE(take(moert_layer_run(&layer, 20, nullptr, nullptr, 0))
-                .find("wrapStream: host has no streams of its own"),
+                .find("wrapStream: host has no other streams"),
             std::string::npos);
 }
 
@@ -324,8 +324,8 @@ TEST_F(CApiTest, ALayerWithoutReplicasHasNothingToMove) {
                                         numSpare, &move));
   };
   EXPECT_EQ(begin(3, 1),
-            "a move of experts: the layer has no 'replicas' over ranks; give "
-            "it them in its spec, beside 'parallel.experts'");
+            "a move of experts: the layer has no 'replicas' over ranks; add "
+            "them to its spec, beside 'parallel.experts'");
   EXPECT_EQ(begin(-1, 1), "num_physical is -1; 0 or more expected");
   EXPECT_EQ(begin(3, -1), "num_spare is -1; 0 or more expected");
   spare.dtype = "float";

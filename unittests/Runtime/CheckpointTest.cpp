@@ -121,9 +121,10 @@ TEST_F(CheckpointTest, ReadsTheFilesOfAnIndexWhenTheyAreAskedFor) {
 TEST_F(CheckpointTest, AnIndexThatIsOfOtherFilesIsFound) {
   writeShard("model-1.safetensors", {"a"});
   write(kIndex, R"({"weight_map": {"b": "model-1.safetensors"}})");
-  EXPECT_EQ(errorOf("b"), at("model-1.safetensors") +
-                              ": no tensor 'b', though " + at(kIndex) +
-                              " says so; one of the two is of another model");
+  EXPECT_EQ(errorOf("b"),
+            at("model-1.safetensors") + ": no tensor 'b', though " +
+                at(kIndex) +
+                " lists it there; one of the two belongs to another model");
 }
 
 /// A tensor may be in two shards, and a file of another model may be beside the
@@ -178,7 +179,7 @@ TEST_F(CheckpointTest, AFileIsACheckpointToo) {
 
 TEST_F(CheckpointTest, SaysWhatAFolderLacks) {
   std::string nothing =
-      folder + ": holds no weights that are read, which are "
+      folder + ": holds no weights in a supported format: "
                "model.safetensors.index.json and its files, or *.safetensors";
   EXPECT_EQ(errorOf(), nothing);
   write("pytorch_model.bin", "");
@@ -188,6 +189,11 @@ TEST_F(CheckpointTest, SaysWhatAFolderLacks) {
   EXPECT_EQ(errorOf(), at("model.safetensors") +
                            ": is a pointer of Git LFS, not the file itself; "
                            "fetch it with 'git lfs pull'");
+  // Containers that engines make of a GGUF file, for reading single experts.
+  for (const char *magic : {"SGLANG-EXPERTPACK-v1", "GGMLMOEPACKv1"}) {
+    write("model.safetensors", std::string(magic) + std::string(64, '\0'));
+    EXPECT_NE(errorOf().find("is a container of experts ("), std::string::npos);
+  }
 }
 
 TEST_F(CheckpointTest, AnIndexNamesItsPlace) {
@@ -201,8 +207,10 @@ TEST_F(CheckpointTest, AnIndexNamesItsPlace) {
   EXPECT_EQ(errorOf(), at(kIndex) + ": not JSON: the text is UTF-16; save it "
                                     "as UTF-8 without a byte order mark");
   write(kIndex, "{}");
-  EXPECT_EQ(errorOf(), at(kIndex) + ": 'weight_map' is missing, which says for "
-                                    "each tensor the file that holds it");
+  EXPECT_EQ(
+      errorOf(),
+      at(kIndex) +
+          ": 'weight_map' is missing, which maps each tensor to its file");
 }
 
 TEST(CheckpointIndexTest, RefusesWhatIsNoIndex) {
@@ -232,7 +240,7 @@ TEST(CheckpointIndexTest, StaysInTheFolder) {
                            ".", "./f", "a\\u0000b"})
     EXPECT_NE(
         indexError(std::string("{\"weight_map\": {\"a\": \"") + file + "\"}}")
-            .find("is no file of this folder"),
+            .find("is not a file of this folder"),
         std::string::npos)
         << file;
   std::string text = "{\"weight_map\": {\"a\": \"x..y/.z\"}}";

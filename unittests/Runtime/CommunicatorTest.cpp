@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CommunicatorTesting.h"
 #include "moert/HostDevice.h"
 #include "moert/LocalGroup.h"
-#include "unittests/Runtime/CommunicatorTesting.h"
 
 #include <atomic>
 #include <chrono>
@@ -388,10 +388,11 @@ TEST(LocalGroupTest, WrongPartsAreErrorsOnAllRanks) {
   using Parts = std::vector<CollectivePart>;
   const std::pair<Parts, const char *> cases[] = {
       {{{&value, &value, DType::F32, 0}, {&value, &value, DType::I32, 1}},
-       "rank 1: s: all_reduce over tp: part 1: i32 is not summed"},
-      {{{&value, &value, DType::F32, -1}}, "a count of -1 elements is none"},
+       "rank 1: s: all_reduce over tp: part 1: i32 cannot be summed"},
+      {{{&value, &value, DType::F32, -1}},
+       "a count of -1 elements is out of range"},
       {{{&value, &value, DType::F32, INT64_MAX / 4}},
-       "a count of 2305843009213693951 elements is none"},
+       "a count of 2305843009213693951 elements is out of range"},
       {{{nullptr, &value, DType::F32, 1}}, "send is null, with a count of 1"},
       {{{&value, nullptr, DType::F32, 1}}, "receive is null"},
   };
@@ -427,7 +428,7 @@ TEST(LocalGroupTest, WrongGroupsAreRefused) {
               StatusCode::OutOfRange);
   std::unique_ptr<Communicator> zero = *group->join(0, *device);
   std::unique_ptr<Communicator> one = *group->join(1, *device);
-  EXPECT_NE(group->join(0, *device).status().message().find("joined before"),
+  EXPECT_NE(group->join(0, *device).status().message().find("joined already"),
             std::string::npos);
   // Any limit is representable.
   std::thread other([&] { EXPECT_TRUE(one->agree("a", "b")); });

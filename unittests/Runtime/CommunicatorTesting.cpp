@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Runtime/CommunicatorTesting.h"
+#include "CommunicatorTesting.h"
 
 #include <algorithm>
 #include <cstring>
@@ -202,7 +202,7 @@ std::vector<WrongRing> moert::test::wrongRings() {
            made.sends[0].rank = 3;
        },
        StatusCode::OutOfRange,
-       {"rank 2: moved: message 0 to rank 3: there are the ranks 0 to 2"}},
+       {"rank 2: moved: message 0 to rank 3: the ranks are 0 to 2"}},
       {[](int64_t rank, Transfer &made) {
          if (rank == 2)
            made.receives[0].data = nullptr;

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Runtime/CudaRun.h"
+#include "CudaRun.h"
 
 #include <gtest/gtest.h>
 

@@ -7,11 +7,11 @@
 // Two ranks on two emulated GPUs make heaps for each other, as threads of one
 // process and as if in separate processes.
 
+#include "CudaTesting.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
 #include "moert/LocalGroup.h"
 #include "moert/PeerCommunicator.h"
-#include "unittests/Runtime/CudaTesting.h"
 
 #include <gtest/gtest.h>
 
@@ -146,11 +146,11 @@ Outcome makeOnBoth(const FakeCuda &fake, bool isProcess) {
 /// Whether only whole heaps are left, which other ranks may write to, and the
 /// objects that keep them.
 bool isLeftForOthers(const FakeCuda &fake) {
-  constexpr size_t granule = size_t(2) << 20;
+  constexpr size_t granularity = size_t(2) << 20;
   return fake.streams.empty() && fake.events.empty() &&
          std::all_of(fake.allocations.begin(), fake.allocations.end(),
                      [](const auto &allocation) {
-                       return allocation.second.size % granule == 0;
+                       return allocation.second.size % granularity == 0;
                      });
 }
 
@@ -215,8 +215,8 @@ TEST(CudaPeerDeviceTest, EveryDriverCallMayFail) {
     // Failures in either phase, on either rank.
     std::vector<std::string> texts = {
         "has memory of other ranks over dp 'allocation of ",
-        " bytes that other ranks write to: ",
-        "a handle of that memory: cuDeviceGetUuid: CUDA_ERROR_FAKE",
+        " bytes of peer memory: ",
+        "a handle of the peer memory: cuDeviceGetUuid: CUDA_ERROR_FAKE",
         "rank 0 cannot reach the memory of rank 1: ",
         "rank 1 cannot reach the memory of rank 0: ",
         "cuDeviceCanAccessPeer: CUDA_ERROR_FAKE",
@@ -340,7 +340,7 @@ TEST(CudaPeerDeviceTest, RanksOfAGpuNeedRoomForAllOfThem) {
       collective.dims.grid = 133;
       std::string message =
           rank.communicator->run(**stream, collective).message();
-      EXPECT_EQ(message.find("2 ranks share the GPU, which does not run 133 "
+      EXPECT_EQ(message.find("2 ranks share the GPU, which cannot run 133 "
                              "CTAs of each at once; compile the layer with "
                              "--config=all_gather_dp:ctas=132") !=
                     std::string::npos,

@@ -8,10 +8,10 @@
 #ifndef MOEC_UNITTESTS_RUNTIME_CUDARUN_H
 #define MOEC_UNITTESTS_RUNTIME_CUDARUN_H
 
+#include "CudaTesting.h"
+#include "TestPlan.h"
 #include "moert/CudaDevice.h"
 #include "moert/Executor.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 

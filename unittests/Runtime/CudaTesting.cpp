@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
+#include "CudaTesting.h"
+#include "TestPlan.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -8,9 +8,9 @@
 #ifndef MOEC_UNITTESTS_RUNTIME_CUDATESTING_H
 #define MOEC_UNITTESTS_RUNTIME_CUDATESTING_H
 
+#include "Fake/FakeCuda.h"
 #include "moert/Device.h"
 #include "moert/Plan.h"
-#include "unittests/Runtime/Fake/FakeCuda.h"
 
 namespace moert::test {
 

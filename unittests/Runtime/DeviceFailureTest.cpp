@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TestPlan.h"
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 

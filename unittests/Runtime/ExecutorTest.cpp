@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Executor.h"
+#include "TestPlan.h"
 #include "moert/HostDevice.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -217,7 +217,7 @@ TEST_F(ExecutorTest, CallerMayOwnTheWorkspace) {
   EXPECT_EQ(executor->run(20, {memory, bytes - 1}).message(),
             "run: the workspace has " + std::to_string(bytes - 1) +
                 " bytes, 20 tokens need " + std::to_string(bytes) +
-                "; allocate what workspaceBytes() answers");
+                "; allocate what workspaceBytes() returns");
   EXPECT_NE(executor->run(20, {memory + 8, bytes})
                 .message()
                 .find("is not a multiple of 256"),

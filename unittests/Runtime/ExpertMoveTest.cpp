@@ -8,11 +8,11 @@
 // misplaced experts are detected.
 
 #include "moert/ExpertMove.h"
+#include "CudaTesting.h"
+#include "NcclTesting.h"
 #include "moert/Balance.h"
 #include "moert/HostDevice.h"
 #include "moert/LocalGroup.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/NcclTesting.h"
 
 #include <gtest/gtest.h>
 
@@ -60,11 +60,11 @@ void lookUp(const uint64_t *args, int64_t) {
   for (int64_t t = 0; t < tokens; ++t) {
     int64_t expert = t % kExperts;
     int64_t replica = t / kExperts % counts[expert];
-    int32_t place = localIds[physicalIds[expert * kMost + replica]];
+    int32_t index = localIds[physicalIds[expert * kMost + replica]];
     float *row = partial + 3 * t;
-    row[0] = place < 0 ? 0 : w13[2 * place];
-    row[1] = place < 0 ? 0 : w13[2 * place + 1];
-    row[2] = place < 0 ? 0 : static_cast<float>(bias[place]);
+    row[0] = index < 0 ? 0 : w13[2 * index];
+    row[1] = index < 0 ? 0 : w13[2 * index + 1];
+    row[2] = index < 0 ? 0 : static_cast<float>(bias[index]);
   }
 }
 
@@ -128,12 +128,12 @@ struct Memory {
   std::vector<int32_t> counts = std::vector<int32_t>(kExperts, 12345);
 
   void fill(const Ids &map, int64_t rank) {
-    for (int64_t place = 0; place < kHere; ++place) {
-      int64_t expert = map[static_cast<size_t>(rank * kHere + place)];
+    for (int64_t index = 0; index < kHere; ++index) {
+      int64_t expert = map[static_cast<size_t>(rank * kHere + index)];
       for (int64_t i = 0; i < 2; ++i)
-        w13[static_cast<size_t>(2 * place + i)] =
+        w13[static_cast<size_t>(2 * index + i)] =
             static_cast<float>(10 * expert + i + 1);
-      bias[static_cast<size_t>(place)] = static_cast<uint16_t>(100 + expert);
+      bias[static_cast<size_t>(index)] = static_cast<uint16_t>(100 + expert);
     }
     ReplicaTables tables = *makeReplicaTables(map, kExperts, kMost);
     physicalIds = tables.physicalIds;
@@ -321,8 +321,8 @@ TEST(ExpertMoveTest, LayersRunWhileExpertsMove) {
       return status;
     EXPECT_EQ(rank.spare, filled(kTo, rank.index));
     EXPECT_EQ(rank.executor->bound("experts.w13")->data, rank.spare.w13.data());
-    expectRefused((*move)->step(), "it has ended");
-    expectRefused((*move)->switchOver(), "it has ended");
+    expectRefused((*move)->step(), "the move of experts has ended");
+    expectRefused((*move)->switchOver(), "the move of experts has ended");
     // The old memory is no longer read.
     rank.old = Memory();
     return rank.run();
@@ -439,7 +439,7 @@ TEST(ExpertMoveTest, WrongMapsAndMemoryAreRefused) {
             "to: the map has expert 5 at 5");
     refused(other, kTo,
             "from: 'replicas.physical_ids' has physical expert 0 for expert 0, "
-            "and the map says it is of 1; give the map that the layer has");
+            "but the map assigns it to 1; give the layer's map");
     rank.localIds[4] = 2;
     refused(kFrom, kTo, "'placement.local_ids' has 2 for physical expert 4");
     rank.localIds[4] = rank.index == 1 ? 1 : -1;
@@ -452,7 +452,7 @@ TEST(ExpertMoveTest, WrongMapsAndMemoryAreRefused) {
     auto views = rank.spare.views();
     views.pop_back();
     expectRefused(begin({kFrom, kTo, views}),
-                  "memory for 'replicas.counts' is needed, and not given");
+                  "memory for 'replicas.counts' is needed, but not given");
     views = rank.spare.views();
     views.push_back(views.back());
     expectRefused(begin({kFrom, kTo, views}), "5 tensors given, of which 4");
@@ -461,7 +461,7 @@ TEST(ExpertMoveTest, WrongMapsAndMemoryAreRefused) {
     expectRefused(begin({kFrom, kTo, views}),
                   "bind 'experts.w13': shape [3, 2, 1] expected");
     expectRefused(begin({kFrom, kTo, rank.old.views()}),
-                  "'experts.w13' has the memory that the layer is bound to");
+                  "'experts.w13' is memory that the layer is bound to");
     rank.moves.reset();
     expectRefused(begin({kFrom, kTo, rank.spare.views()}),
                   "a communicator of the layer's mesh, dp 3 x tp 1, expected, "

@@ -65,8 +65,8 @@ struct LayerMemory {
 
   void fill(const Ids &map, int64_t layer, int64_t rank) {
     auto value = [&](size_t i, size_t each) {
-      auto place = static_cast<int64_t>(i / each);
-      int64_t expert = map[static_cast<size_t>(rank * sizes.here + place)];
+      auto index = static_cast<int64_t>(i / each);
+      int64_t expert = map[static_cast<size_t>(rank * sizes.here + index)];
       return (layer * 31 + expert) * 15 + static_cast<int64_t>(i % each);
     };
     for (size_t i = 0; i < w2.size(); ++i)
@@ -200,7 +200,7 @@ TEST(ExpertSpareTest, PreparedWeightsDoNotMove) {
   Status status = ExpertMove::begin(**executor, **device, std::move(*joined),
                                     {{0, 1}, {1, 0}, {}})
                       .status();
-  EXPECT_NE(status.message().find("the layer prepares its weights"),
+  EXPECT_NE(status.message().find("the layer has prepared weights"),
             std::string::npos)
       << status.message();
 }

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/support/FloatState.h"
+#include "../../runtime/src/support/FloatState.h"
+#include "../../runtime/src/comm/RankSum.h"
+#include "../../runtime/src/host/ThreadPool.h"
 #include "moert/Balance.h"
 #include "moert/HostDevice.h"
-#include "runtime/src/comm/RankSum.h"
-#include "runtime/src/host/ThreadPool.h"
 
 #include <gtest/gtest.h>
 

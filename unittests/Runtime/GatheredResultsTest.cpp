@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/plan/GatheredResults.h"
+#include "../../runtime/src/plan/GatheredResults.h"
 
 #include <gtest/gtest.h>
 
@@ -102,19 +102,19 @@ TEST(GatheredResults, AreCopiedIfThereAreManyBytes) {
 TEST(GatheredResults, AreNotCopiedOfWhatTheKernelMakes) {
   Plan plan = makeGatherPlan();
   Step &gather = steps(plan)[Gather];
-  plan.tensors.push_back({"codes",
+  plan.tensors.push_back({"values",
                           DType::F32,
                           {Expr::ceilDiv(Expr::tokens(), 2), 64},
                           TensorRole::Workspace,
                           4});
   plan.numSlots = 5;
-  auto codes = Argument::ofTensor(int64_t(plan.tensors.size()) - 1);
-  gather.args[0] = codes;
+  auto values = Argument::ofTensor(int64_t(plan.tensors.size()) - 1);
+  gather.args[0] = values;
   gather.args.push_back(Argument::ofTensor(X));
   gather.numKernelArgs = 1;
   gather.replacedStep = 0;
   steps(plan).insert(steps(plan).begin(),
-                     Step::launch(1, {Argument::ofTensor(X), codes}));
+                     Step::launch(1, {Argument::ofTensor(X), values}));
   std::vector<GatheredResult> found = find(plan);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_FALSE(found[0].hasCompany);

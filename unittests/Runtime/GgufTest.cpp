@@ -117,22 +117,16 @@ TEST(GgufTest, NamesWhatIsWrong) {
            .number(uint32_t(12))
            .text,
        "'general.alignment' is 12; a multiple of 8 is accepted"},
-      {begin(0, 1)
-           .string("split.count")
-           .number(uint32_t(2))
-           .number(uint16_t(3))
-           .text,
-       "'split.count' is 3: the model is in several files"},
       {tensor({1, 1, 1, 1, 1}, 0, 0), "tensor 't' has 5 dimensions"},
       {tensor({4, 0}, 0, 0), "tensor 't' has a dimension of 0"},
       {tensor({uint64_t(1) << 40, uint64_t(1) << 40}, 0, 0),
        "tensor 't' has a dimension of 1099511627776"},
       {tensor({32}, 9999, 0),
-       "tensor 't' is of type 9999, which is none of ggml's that are known"},
-      {tensor({33, 2}, 8, 0),
-       "tensor 't' of q8_0 has rows of [2, 33], which are no multiples of its "
-       "blocks of 32"},
-      {tensor({8}, 0, 8), "tensor 't' begins at 8, which is no multiple of 32"},
+       "tensor 't' is of type 9999, which is not a known type of ggml"},
+      {tensor({33, 2}, 8, 0), "tensor 't' of q8_0 has rows of [2, 33], which "
+                              "are not multiples of its blocks of 32"},
+      {tensor({8}, 0, 8),
+       "tensor 't' begins at 8, which is not a multiple of 32"},
       {tensor({64}, 0, 32),
        "tensor 't' has 256 bytes from 32 on, and the file 256 of data; it is "
        "truncated"},

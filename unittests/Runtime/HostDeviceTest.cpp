@@ -6,11 +6,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/HostDevice.h"
-#include "runtime/src/host/ThreadPool.h"
+#include "../../runtime/src/host/NumThreads.h"
+#include "../../runtime/src/host/ThreadPool.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 using namespace moert;
@@ -44,6 +48,105 @@ TEST(ThreadPoolTest, RunsEveryCtaOnce) {
       EXPECT_EQ(counts[grid], 0);
     }
   }
+}
+
+TEST(ThreadPoolTest, IsResizedWhileItRuns) {
+  auto pool = makePool(2);
+  std::atomic<bool> isDone{false};
+  std::thread launcher([&] {
+    std::vector<int32_t> counts(64);
+    uint64_t arg = reinterpret_cast<uintptr_t>(counts.data());
+    for (int32_t i = 1; !isDone; ++i) {
+      pool->run(&countCta, &arg, 64);
+      for (int32_t count : counts)
+        ASSERT_EQ(count, i);
+    }
+  });
+  for (int i = 0; i < 50; ++i)
+    for (int numThreads : {1, 4, 2, 3}) {
+      ASSERT_TRUE(pool->resize(numThreads));
+      EXPECT_EQ(pool->getNumThreads(), numThreads);
+    }
+  isDone = true;
+  launcher.join();
+}
+
+namespace {
+
+/// Sets variables for a test; null removes one.
+class Variables {
+public:
+  void set(const char *name, const char *value) {
+    const char *before = getenv(name);
+    saved.emplace_back(name, before ? std::optional<std::string>(before)
+                                    : std::nullopt);
+    value ? setenv(name, value, 1) : unsetenv(name);
+  }
+  ~Variables() {
+    for (auto it = saved.rbegin(); it != saved.rend(); ++it)
+      it->second ? setenv(it->first.c_str(), it->second->c_str(), 1)
+                 : unsetenv(it->first.c_str());
+  }
+
+private:
+  std::vector<std::pair<std::string, std::optional<std::string>>> saved;
+};
+
+} // namespace
+
+TEST(NumThreadsTest, VariablesChoose) {
+  Variables variables;
+  variables.set("MOEC_NUM_THREADS", nullptr);
+  variables.set("OMP_NUM_THREADS", "3,1");
+  EXPECT_EQ(*chooseNumThreads(), 3);
+  variables.set("MOEC_NUM_THREADS", "5");
+  EXPECT_EQ(*chooseNumThreads(), 5);
+  EXPECT_EQ(makeDevice()->numThreads(), 5);
+  EXPECT_EQ(makeDevice(2)->numThreads(), 2);
+  for (const char *wrong : {"0", "-1", "two", "2x", "4097", "1,2"}) {
+    variables.set("MOEC_NUM_THREADS", wrong);
+    Result<int> chosen = chooseNumThreads();
+    ASSERT_FALSE(chosen) << wrong;
+    EXPECT_EQ(chosen.status().message(),
+              std::string("MOEC_NUM_THREADS is '") + wrong +
+                  "'; a number of threads from 1 to 4096 is expected");
+  }
+  variables.set("MOEC_NUM_THREADS", "");
+  variables.set("OMP_NUM_THREADS", "many");
+  EXPECT_FALSE(chooseNumThreads());
+  variables.set("OMP_NUM_THREADS", "");
+  EXPECT_GE(*chooseNumThreads(), 1);
+}
+
+TEST(NumThreadsTest, TheLeastQuotaOfTheGroupsCounts) {
+  std::string root = testing::TempDir() + "/cgroup";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root + "/a/b");
+  auto write = [&](const std::string &path, const char *text) {
+    std::ofstream(root + path + "/cpu.max") << text;
+  };
+  const std::string groups = "12:cpu:/old\n0::/a/b\n";
+  EXPECT_EQ(readCpuQuota(groups, root), std::nullopt);
+  write("/a/b", "max 100000\n");
+  EXPECT_EQ(readCpuQuota(groups, root), std::nullopt);
+  write("/a", "150000 100000\n");
+  EXPECT_EQ(readCpuQuota(groups, root), 2);
+  write("/a/b", "50000 100000\n");
+  EXPECT_EQ(readCpuQuota(groups, root), 1);
+  write("", "400000 100000\n");
+  EXPECT_EQ(readCpuQuota("0::/\n", root), 4);
+  EXPECT_EQ(readCpuQuota("0::/elsewhere\n", root), 4);
+  EXPECT_EQ(readCpuQuota("12:cpu:/old\n", root), std::nullopt);
+  EXPECT_EQ(readCpuQuota("", root), std::nullopt);
+}
+
+TEST(HostDeviceTest, ThreadsAreChanged) {
+  auto device = makeDevice(1);
+  ASSERT_TRUE(device->setNumThreads(3));
+  EXPECT_EQ(device->numThreads(), 3);
+  EXPECT_FALSE(device->setNumThreads(-1));
+  EXPECT_FALSE(device->setNumThreads(5000));
+  EXPECT_EQ(device->numThreads(), 3);
 }
 
 TEST(ThreadPoolTest, LaunchesFromManyThreadsShareIt) {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/cuda/KernelNames.h"
+#include "../../runtime/src/cuda/KernelNames.h"
 
 #include <gtest/gtest.h>
 

@@ -184,7 +184,7 @@ TEST_F(LoggedRank, HalvesHaveNoOtherOrder) {
 
 /// A gemm that began sooner would occupy the GPU and delay the exchange that it
 /// is to overlap with.
-TEST_F(LoggedRank, LaunchesFollowThoseAheadOfTheTurnBefore) {
+TEST_F(LoggedRank, LaunchesFollowThoseAheadOfTheGroupBefore) {
   start(makePlan({2, 1}));
   std::vector<Call> log = run(2 * 8);
   auto isMeet = [](char half) {
@@ -240,7 +240,7 @@ TEST_F(LoggedRank, WorkspacesOfCallersHoldBothHalves) {
   EXPECT_EQ(status.message(),
             "run: the workspace has " + std::to_string(few) +
                 " bytes, 16 tokens in two micro-batches need " + half +
-                " and " + half + "; allocate what workspaceBytes() answers");
+                " and " + half + "; allocate what workspaceBytes() returns");
   EXPECT_FALSE(rank.executor->run(2 * 8, {aligned + 1, bytes}));
   // For fewer tokens one batch's workspace suffices.
   EXPECT_TRUE(rank.executor->run(2 * 4, {aligned, few}));
@@ -368,9 +368,8 @@ TEST_F(LoggedRank, WorkspaceTensorsOfTwoAreNotShown) {
   start(makePlan({2, 1}), /*least=*/8);
   run(2 * 8);
   EXPECT_EQ(rank.executor->view("sums").status().message(),
-            "view 'sums': the latest run was two micro-batches, each with a "
-            "tensor of its own; run fewer tokens, or leave out "
-            "micro-batches");
+            "view 'sums': the latest run was two micro-batches, each with its "
+            "own tensor; run fewer tokens, or disable micro-batches");
   auto y = rank.executor->view("y");
   ASSERT_TRUE(y) << y.status().toString();
   EXPECT_EQ(y->data, rank.y.data());

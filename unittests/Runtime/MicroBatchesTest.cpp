@@ -12,9 +12,9 @@
 
 #include "MicroBatchesTesting.h"
 
+#include "../../runtime/src/plan/BatchHalves.h"
+#include "CudaTesting.h"
 #include "moert/CudaDevice.h"
-#include "runtime/src/plan/BatchHalves.h"
-#include "unittests/Runtime/CudaTesting.h"
 
 using namespace moert;
 using namespace moert::halves;
@@ -25,15 +25,15 @@ using namespace moert::halves;
 
 TEST(BatchHalvesTest, FirstRowsOfEachRankAreTheFirstHalf) {
   Plan plan = makePlan({4, 1});
-  EXPECT_EQ(cutBatch(plan, 4 * 8), (BatchHalves{16, 16}));
-  EXPECT_EQ(cutBatch(plan, 4 * 7), (BatchHalves{16, 12}));
-  EXPECT_EQ(cutBatch(plan, 4), (BatchHalves{4, 0}));
-  EXPECT_EQ(cutBatch(plan, 0), (BatchHalves{0, 0}));
+  EXPECT_EQ(splitBatch(plan, 4 * 8), (BatchHalves{16, 16}));
+  EXPECT_EQ(splitBatch(plan, 4 * 7), (BatchHalves{16, 12}));
+  EXPECT_EQ(splitBatch(plan, 4), (BatchHalves{4, 0}));
+  EXPECT_EQ(splitBatch(plan, 0), (BatchHalves{0, 0}));
   // Rows have 80 bytes.
   plan.tensors[Y].alignment = 64;
-  EXPECT_EQ(cutBatch(plan, 4 * 8), (BatchHalves{16, 16}));
-  EXPECT_EQ(cutBatch(plan, 4 * 9), (BatchHalves{32, 4}));
-  EXPECT_EQ(cutBatch(plan, 4 * 3), (BatchHalves{12, 0}));
+  EXPECT_EQ(splitBatch(plan, 4 * 8), (BatchHalves{16, 16}));
+  EXPECT_EQ(splitBatch(plan, 4 * 9), (BatchHalves{32, 4}));
+  EXPECT_EQ(splitBatch(plan, 4 * 3), (BatchHalves{12, 0}));
 }
 
 TEST(BatchHalvesTest, WorkspacesOfAllCountsHaveRoomSideBySide) {
@@ -44,7 +44,7 @@ TEST(BatchHalvesTest, WorkspacesOfAllCountsHaveRoomSideBySide) {
       int64_t ranks = mesh.tokenRanks(), most = 0;
       for (int64_t own = 0; own <= kMostOwn; ++own) {
         int64_t both = 0;
-        for (int64_t half : cutBatch(plan, own * ranks))
+        for (int64_t half : splitBatch(plan, own * ranks))
           both +=
               layoutWorkspace(plan, plan.variants[plan.findVariant(half)], half)
                   ->bytes;
@@ -70,7 +70,7 @@ TEST(BatchHalvesTest, WhatIsOfABatchIsNoHalfs) {
       EXPECT_EQ((*made)->plan().mesh.numRanks() > 1,
                 (*made)->useMicroBatches(0).isOk());
   };
-  refuse(plan, -1, "-1; a number of tokens per rank from 1 on, or 0");
+  refuse(plan, -1, "-1; at least 1 token per rank, or 0");
   Plan counted = plan;
   auto offsets = int64_t(counted.tensors.size());
   counted.tensors.push_back(
@@ -78,14 +78,14 @@ TEST(BatchHalvesTest, WhatIsOfABatchIsNoHalfs) {
   for (Variant &variant : counted.variants)
     variant.steps.back().args.push_back(Argument::ofTensor(offsets));
   refuse(counted, 4,
-         "output 'expert_offsets' is of a whole batch, with no dimension of "
-         "tokens that could be cut in two; compile the layer without it, or "
-         "run without micro-batches");
+         "output 'expert_offsets' belongs to the whole batch and has no "
+         "dimension of tokens to split; compile the layer without it, or run "
+         "without micro-batches");
   counted.tensors.back().role = TensorRole::Input;
   counted.tensors.back().name = "num_valid_tokens";
   refuse(counted, 4,
-         "input 'num_valid_tokens' is of a whole batch, with no dimension of "
-         "tokens that could be cut in two; compile the layer without it "
+         "input 'num_valid_tokens' belongs to the whole batch and has no "
+         "dimension of tokens to split; compile the layer without it "
          "(is_padding, of padding_mask, has a value for each token)");
   Plan one = plan;
   one.mesh = {1, 1};
@@ -93,7 +93,7 @@ TEST(BatchHalvesTest, WhatIsOfABatchIsNoHalfs) {
   one.numSlots = 0;
   one.tensors = {{"y", DType::F32, {Expr::tokens()}, TensorRole::Output}};
   one.variants = {{0, one.maxTokens, {Step::launch(0, tensors({0}, false))}}};
-  refuse(one, 4, "the layer is for one rank, which exchanges nothing");
+  refuse(one, 4, "the layer has one rank, which exchanges nothing");
 }
 
 //===----------------------------------------------------------------------===//
@@ -251,8 +251,8 @@ TEST(MicroBatches, AreCapturedInAGraph) {
         std::make_shared<LoggedCommunicator>(plan.mesh, /*rank=*/0);
     ASSERT_TRUE(executor.useCommunicator(communicator));
     EXPECT_EQ(executor.useMicroBatches(2).message(),
-              "useMicroBatches: ranks have agreed on what they run; call it "
-              "ahead of giving a communicator");
+              "useMicroBatches: ranks have already agreed on what they run; "
+              "call it before setting a communicator");
     std::vector<float> values(8 * 4);
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(i);
@@ -267,9 +267,9 @@ TEST(MicroBatches, AreCapturedInAGraph) {
     ASSERT_TRUE(executor.bind(
         "y",
         {static_cast<float *>(x->data()) + 4 * 4, DType::F32, {8, 4}, {}}));
-    EXPECT_EQ(executor.run(2 * 7, stream.get()).message(),
-              "run 'y': shares memory with the input 'x'; give memory of its "
-              "own");
+    EXPECT_EQ(
+        executor.run(2 * 7, stream.get()).message(),
+        "run 'y': shares memory with the input 'x'; give it its own memory");
     ASSERT_TRUE(executor.bind("y", {y->data(), DType::F32, {8, 4}, {}}));
     ASSERT_TRUE(executor.run(2 * 7, stream.get()));
     fake.launches.clear();

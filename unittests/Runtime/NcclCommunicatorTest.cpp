@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/NcclCommunicator.h"
+#include "../../runtime/src/comm/nccl/Library.h"
+#include "CudaTesting.h"
+#include "NcclTesting.h"
 #include "moert/CudaDevice.h"
-#include "runtime/src/comm/nccl/Library.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/NcclTesting.h"
 
 #include <gtest/gtest.h>
 
@@ -42,8 +42,8 @@ static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
   const Mesh &mesh = rank.communicator.mesh();
   auto size = static_cast<size_t>(mesh.size(axis));
   auto own = static_cast<size_t>(mesh.index(axis, rank.index));
-  auto valueOf = [&](size_t place, size_t i) {
-    return float(mesh.peer(axis, rank.index, int64_t(place))) * 100 + float(i);
+  auto valueOf = [&](size_t index, size_t i) {
+    return float(mesh.peer(axis, rank.index, int64_t(index))) * 100 + float(i);
   };
   constexpr size_t count = 5;
   std::vector<float> send(count * size), gathered(count * size), part(count),
@@ -52,11 +52,11 @@ static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
   for (size_t i = 0; i < send.size(); ++i) {
     send[i] = valueOf(own, i);
     expected[i] = valueOf(i / count, i % count);
-    for (size_t place = 0; place < size; ++place)
-      total[i] += valueOf(place, i);
+    for (size_t index = 0; index < size; ++index)
+      total[i] += valueOf(index, i);
   }
-  for (size_t place = 0; place < size; ++place)
-    byteOrder.push_back(uint8_t(place));
+  for (size_t index = 0; index < size; ++index)
+    byteOrder.push_back(uint8_t(index));
   Status status = rank.run(CollectiveKind::AllGather, axis,
                            {{send.data(), gathered.data(), DType::F32, count},
                             {nullptr, nullptr, DType::BF16, 0},
@@ -73,9 +73,9 @@ static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
                  "steps[2]");
   // Each rank sends a block to each rank.
   std::vector<float> blocks(size), received(size), toThis(size);
-  for (size_t place = 0; place < size; ++place) {
-    blocks[place] = valueOf(own, place);
-    toThis[place] = valueOf(place, own);
+  for (size_t index = 0; index < size; ++index) {
+    blocks[index] = valueOf(own, index);
+    toThis[index] = valueOf(index, own);
   }
   if (status)
     status =
@@ -181,7 +181,7 @@ TEST(NcclCommunicatorTest, WrongCallsAreRefused) {
   resetFakeNccl();
   float value = 0;
   const std::pair<CollectivePart, const char *> cases[] = {
-      {{&value, &value, DType::I32, 1}, "i32 is not summed"},
+      {{&value, &value, DType::I32, 1}, "i32 cannot be summed"},
       {{&value, nullptr, DType::F32, 1}, "receive is null"},
       {{&value, &value, DType::F32, 1}, "the axis has one rank"},
   };
@@ -216,7 +216,7 @@ TEST(NcclCommunicatorTest, WrongCallsAreRefused) {
   for (int64_t rank : {-1, 2})
     expectSays(
         NcclCommunicator::create(ncclOptions({2, 1}, rank, 1), id).status(),
-        StatusCode::OutOfRange, {"0 to 1 are there"});
+        StatusCode::OutOfRange, {"0 to 1 exist"});
   expectSays(NcclCommunicator::create(ncclOptions({0, 1}, 0, 1), id).status(),
              StatusCode::InvalidArgument, {"dp 0 x tp 1"});
   expectSays(NcclCommunicator::create(ncclOptions({1, 1}, 0, 0), id).status(),
@@ -324,8 +324,8 @@ TEST(NcclCommunicatorTest, RefusesACommunicatorOfOtherRanks) {
   for (size_t rank = 0; rank < 2; ++rank) {
     std::string text = std::to_string(rank);
     expectSays(statuses[rank], StatusCode::InvalidArgument,
-               {"the communicator given is rank " + text + " of 2 on GPU " +
-                text + ", the layer's is rank " + text + " of 4 on GPU " +
+               {"the given communicator is rank " + text + " of 2 on GPU " +
+                text + ", but the layer's is rank " + text + " of 4 on GPU " +
                 text + " (dp 4 x tp 1)"});
   }
   expectSays(
@@ -432,7 +432,7 @@ TEST(NcclLibraryTest, ALauncherStartsARank) {
   options.mesh = {2, 1};
   expectSays(NcclCommunicator::fromEnvironment(options).status(),
              StatusCode::InvalidArgument,
-             {"the launcher has started 1 ranks, and the mesh has 2 (dp 2 x tp "
+             {"the launcher has started 1 ranks, but the mesh has 2 (dp 2 x tp "
               "1)"});
   EXPECT_EQ(rmdir(folder.c_str()), 0) << "something is left in the folder";
 }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "NcclTesting.h"
 #include "moert/NcclCommunicator.h"
-#include "unittests/Runtime/NcclTesting.h"
 
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST(NcclFailureTest, EveryCallMayFail) {
       }
       EXPECT_EQ(status.code(), StatusCode::Unavailable) << what;
       EXPECT_TRUE(says(status, call + ": what NCCL says (2): the last error; "
-                                      "look at the network"))
+                                      "check the network"))
           << what << ": " << status.message();
       EXPECT_TRUE(says(status, "rank 1: ")) << status.message();
     }
@@ -169,7 +169,7 @@ static void expectMissing(const Status &status, const std::string &where) {
   EXPECT_EQ(status.code(), StatusCode::Unavailable) << status.toString();
   EXPECT_TRUE(says(status, where)) << status.message();
   EXPECT_TRUE(says(status, "is not done after 2 s, so not all of the 4 ranks "
-                           "have come"))
+                           "have connected"))
       << status.message();
 }
 

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Runtime/NcclTesting.h"
+#include "NcclTesting.h"
+#include "CommunicatorTesting.h"
+#include "CudaTesting.h"
 #include "moert/CudaDevice.h"
-#include "unittests/Runtime/CommunicatorTesting.h"
-#include "unittests/Runtime/CudaTesting.h"
 
 #include <algorithm>
 #include <cstdio>

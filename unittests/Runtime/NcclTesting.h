@@ -8,9 +8,9 @@
 #ifndef MOEC_UNITTESTS_RUNTIME_NCCLTESTING_H
 #define MOEC_UNITTESTS_RUNTIME_NCCLTESTING_H
 
+#include "Fake/FakeCuda.h"
+#include "Fake/FakeNccl.h"
 #include "moert/NcclCommunicator.h"
-#include "unittests/Runtime/Fake/FakeCuda.h"
-#include "unittests/Runtime/Fake/FakeNccl.h"
 
 #include <functional>
 

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/executor/Overlap.h"
+#include "../../runtime/src/executor/Overlap.h"
+#include "TestPlan.h"
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -68,8 +68,8 @@ protected:
 
 // field-bug: vllm#29219
 TEST_F(OverlapTest, OutputInAWeightIsRefused) {
-  const std::string message = "run 'y': shares memory with the weight 'scale'; "
-                              "give memory of its own";
+  const std::string message =
+      "run 'y': shares memory with the weight 'scale'; give it its own memory";
   constexpr int64_t size = kRows * kWidth;
   EXPECT_EQ(runAt(kPage), message);
   EXPECT_EQ(runAt(kPage - 2 * kWidth), message);
@@ -84,8 +84,8 @@ TEST_F(OverlapTest, OutputInAWeightIsRefused) {
 }
 
 TEST_F(OverlapTest, OutputInAnInputIsRefused) {
-  const std::string message = "run 'y': shares memory with the input 'x'; give "
-                              "memory of its own";
+  const std::string message =
+      "run 'y': shares memory with the input 'x'; give it its own memory";
   EXPECT_EQ(runAt(2 * kPage), message);
   EXPECT_EQ(runAt(2 * kPage + kWidth), message);
   EXPECT_EQ(runAt(3 * kPage), "");
@@ -104,12 +104,14 @@ TEST_F(OverlapTest, WorkspaceOfTheCallerIsRefusedInOtherMemory) {
     return executor->run(kRows, WorkspaceView{at(place), bytes}).message();
   };
   EXPECT_EQ(runIn(8 * kPage), "");
-  EXPECT_EQ(runIn(2 * kPage), "run 'x': shares memory with the workspace; give "
-                              "memory of its own");
-  EXPECT_EQ(runIn(3 * kPage), "run 'y': shares memory with the workspace; give "
-                              "memory of its own");
+  EXPECT_EQ(
+      runIn(2 * kPage),
+      "run 'x': shares memory with the workspace; give it its own memory");
+  EXPECT_EQ(
+      runIn(3 * kPage),
+      "run 'y': shares memory with the workspace; give it its own memory");
   EXPECT_EQ(runIn(kPage), "run: the workspace shares memory with the weight "
-                          "'scale'; give memory of its own");
+                          "'scale'; give it its own memory");
   EXPECT_TRUE(std::equal(scale.begin(), scale.end(), at(kPage)));
   EXPECT_EQ(runIn(8 * kPage), "");
   // A weight bound anew, in the workspace of earlier runs.
@@ -117,7 +119,7 @@ TEST_F(OverlapTest, WorkspaceOfTheCallerIsRefusedInOtherMemory) {
   ASSERT_TRUE(executor->bind("scale", view(8 * kPage, {kWidth})));
   ASSERT_TRUE(executor->prepareWeights());
   EXPECT_EQ(runIn(8 * kPage), "run: the workspace shares memory with the "
-                              "weight 'scale'; give memory of its own");
+                              "weight 'scale'; give it its own memory");
 }
 
 TEST(BoundMemoryTest, FindsWhatALookAtEveryRangeFinds) {

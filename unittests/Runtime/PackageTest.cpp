@@ -6,11 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Package.h"
+#include "../../runtime/src/support/Sha256.h"
+#include "CudaTesting.h"
+#include "TestPlan.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
-#include "runtime/src/support/Sha256.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 

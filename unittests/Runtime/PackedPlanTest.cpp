@@ -18,7 +18,18 @@ using namespace moert;
 
 namespace {
 
-enum TensorIndex { Ids, X, AllIds, All, Sums, Y, Owners, Valid, AllValid, Z };
+enum TensorIndex {
+  Ids,
+  X,
+  AllIds,
+  All,
+  Sums,
+  Y,
+  Destinations,
+  Valid,
+  AllValid,
+  Z
+};
 enum KernelIndex { Read, Route, Pack, Sum };
 enum StepIndex : size_t { Gather, Launch, Scatter };
 
@@ -45,7 +56,7 @@ Plan makePackedPlan() {
       {"all", DType::F32, {all, 64}, TensorRole::Workspace, 1},
       {"sums", DType::F32, {all, 64}, TensorRole::Workspace, 2},
       {"y", DType::F32, {own, 64}, TensorRole::Output},
-      {"owners", DType::I32, {16}, TensorRole::Weight},
+      {"destinations", DType::I32, {16}, TensorRole::Weight},
       {"valid", DType::I32, {1}, TensorRole::Input},
       {"all_valid", DType::I32, {4}, TensorRole::Workspace, 3},
       {"z", DType::F32, {all, 64}, TensorRole::Output},
@@ -56,13 +67,14 @@ Plan makePackedPlan() {
                   {"sum", Expr::tokens(), 64}};
   Step gather = Step::collective(
       CollectiveKind::AllGather, MeshAxis::Data,
-      tensors({Ids, AllIds, X, All, Valid, AllValid, Ids, Owners}));
+      tensors({Ids, AllIds, X, All, Valid, AllValid, Ids, Destinations}));
   gather.numKernelArgs = 2;
   gather.routeKernel = Route;
   gather.packKernel = Pack;
-  gather.ownedPairs = {1};
-  Step scatter = Step::collective(CollectiveKind::ReduceScatter, MeshAxis::Data,
-                                  tensors({Sums, Y, Ids, AllIds, Owners}));
+  gather.routedPairs = {1};
+  Step scatter =
+      Step::collective(CollectiveKind::ReduceScatter, MeshAxis::Data,
+                       tensors({Sums, Y, Ids, AllIds, Destinations}));
   scatter.numKernelArgs = 3;
   scatter.routeKernel = Route;
   scatter.packKernel = Sum;
@@ -88,12 +100,12 @@ std::string say(const std::function<void(Plan &)> &change) {
 TEST(PackedPlan, IsRight) {
   Plan plan = makePackedPlan();
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
-  EXPECT_EQ(countOwnersOfRow(plan, step(plan, Gather)), 2);
+  EXPECT_EQ(countDestinationsOfRow(plan, step(plan, Gather)), 2);
   EXPECT_EQ(step(plan, Scatter).packedIds(), Ids);
-  EXPECT_EQ(step(plan, Scatter).packedOwners(), Owners);
+  EXPECT_EQ(step(plan, Scatter).packedDestinations(), Destinations);
   std::string text = printPlan(plan);
   EXPECT_NE(text.find("\"pack_kernel\":\"pack\""), std::string::npos) << text;
-  EXPECT_NE(text.find("\"owned_pairs\":[1]"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"routed_pairs\":[1]"), std::string::npos) << text;
 }
 
 TEST(PackedPlan, HasBothKernels) {
@@ -108,10 +120,10 @@ TEST(PackedPlan, HasBothKernels) {
             "kernels, of which there are 4, is accepted");
 }
 
-TEST(PackedPlan, HasIdsAndOwners) {
+TEST(PackedPlan, HasIdsAndDestinations) {
   const std::string gathers = "plan: variants[0].steps[0].kernel_args is ";
   const std::string accepted = "; an all-to-all's: ids, i32 of two dimensions, "
-                               "and owners, i32 of one, is accepted";
+                               "and destinations, i32 of one, is accepted";
   EXPECT_EQ(say([](Plan &plan) {
               step(plan, Gather).args.pop_back();
               step(plan, Gather).args.pop_back();
@@ -127,19 +139,20 @@ TEST(PackedPlan, HasIdsAndOwners) {
         step(plan, Scatter).args.back() = Argument::ofTensor(Ids);
       }),
       "plan: variants[0].steps[2].kernel_args is 3; an all-to-all's: ids of "
-      "the rank's rows and of all, i32 of two dimensions, and owners, i32 of "
+      "the rank's rows and of all, i32 of two dimensions, and destinations, "
+      "i32 of "
       "one, is accepted");
 }
 
 TEST(PackedPlan, RowsGoBackAsTheyCame) {
   const std::string scatter = "plan: variants[0].steps[2].pack_kernel is 3; -1 "
                               "(of a sum of one pair, whose rows have come by "
-                              "an all_gather with one, or the last piece of "
+                              "an all_gather with one, or the last chunk of "
                               "it, another number) is accepted";
   EXPECT_EQ(say([](Plan &plan) {
               step(plan, Gather).routeKernel = -1;
               step(plan, Gather).packKernel = -1;
-              step(plan, Gather).ownedPairs = {};
+              step(plan, Gather).routedPairs = {};
               step(plan, Gather).args.resize(6);
               step(plan, Gather).numKernelArgs = 0;
             }),
@@ -176,11 +189,11 @@ TEST(PackedPlan, NobodyElseMovesWhatWasGathered) {
             "accepted");
 }
 
-TEST(PackedPlan, OwnedPairsAreAscending) {
-  EXPECT_EQ(say([](Plan &plan) { step(plan, Gather).ownedPairs = {1, 1}; }),
-            "plan: variants[0].steps[0].owned_pairs[1] is 1; 2 to 2 is "
+TEST(PackedPlan, RoutedPairsAreAscending) {
+  EXPECT_EQ(say([](Plan &plan) { step(plan, Gather).routedPairs = {1, 1}; }),
+            "plan: variants[0].steps[0].routed_pairs[1] is 1; 2 to 2 is "
             "accepted");
-  EXPECT_EQ(say([](Plan &plan) { step(plan, Gather).ownedPairs = {3}; }),
-            "plan: variants[0].steps[0].owned_pairs[0] is 3; 0 to 2 is "
+  EXPECT_EQ(say([](Plan &plan) { step(plan, Gather).routedPairs = {3}; }),
+            "plan: variants[0].steps[0].routed_pairs[0] is 3; 0 to 2 is "
             "accepted");
 }

@@ -214,7 +214,7 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
           EXPECT_EQ(*rank.word(slot, PeerHeap::kIndex),
                     (mesh.index(MeshAxis::Data, rank.index) + distance) % 3);
           EXPECT_EQ(*rank.word(slot, PeerHeap::kLimit), 2000000000);
-          EXPECT_EQ(*rank.word(slot, PeerHeap::kPlaceBytes), 256);
+          EXPECT_EQ(*rank.word(slot, PeerHeap::kBufferBytes), 256);
         }
         // Kernel-only arguments precede the heaps.
         int table = 0;
@@ -234,7 +234,7 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
             !status)
           return status;
         // Memory that no rank has written is NaN.
-        EXPECT_EQ(*rank.word(3, PeerHeap::kPlaces), -1);
+        EXPECT_EQ(*rank.word(3, PeerHeap::kBuffers), -1);
         return rank.communicator.check();
       });
   for (const Status &status : statuses)
@@ -270,16 +270,16 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
           return given;
         EXPECT_EQ(rank.peer.slots.back(), 4 | uint64_t(2) << 32);
         // All ranks meet in the earlier heaps.
-        EXPECT_EQ(*rank.word(4, PeerHeap::kPlaceBytes), 512);
+        EXPECT_EQ(*rank.word(4, PeerHeap::kBufferBytes), 512);
         EXPECT_EQ(rank.peer.copies.size(), 3U);
         for (const PeerCopy &copy : rank.peer.copies)
           EXPECT_EQ(copy.bytes, 4U);
         // Wait until all ranks have copied.
         if (Status agreed = ranks.agree("test", "copied"); !agreed)
           return agreed;
-        for (int64_t place = 0; place < 3; ++place)
-          EXPECT_EQ(first[16 + 4 * place + 3],
-                    10 * mesh.peer(MeshAxis::Data, rank.index, place));
+        for (int64_t index = 0; index < 3; ++index)
+          EXPECT_EQ(first[16 + 4 * index + 3],
+                    10 * mesh.peer(MeshAxis::Data, rank.index, index));
         EXPECT_EQ(first[15], 0xff);
         EXPECT_EQ(first[16 + 12], 0xff);
         return ranks.check();
@@ -301,8 +301,8 @@ TEST(PeerCommunicator, WhatIsToResultsLiesThere) {
         return gatherToResults(rank, {{send.data(), last, DType::U8, 100}});
       });
   for (const Status &status : statuses)
-    EXPECT_NE(status.message().find("is to results, and has a part that is not "
-                                    "received there"),
+    EXPECT_NE(status.message().find(
+                  "is to results, but a part is not received there"),
               std::string::npos)
         << status.message();
 }
@@ -353,9 +353,9 @@ TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
         const auto *heap = reinterpret_cast<const uint8_t *>(rank.word(2, 0));
         rank.peer.slots.clear();
         std::vector<uint8_t> blocks;
-        for (int64_t place = 0; place < axisRanks; ++place)
+        for (int64_t index = 0; index < axisRanks; ++index)
           blocks.insert(blocks.end(), blockBytes,
-                        uint8_t(10 * rank.index + place));
+                        uint8_t(10 * rank.index + index));
         // One block per rank, then one block for all in the other buffer.
         for (int64_t pitch : {blockBytes, int64_t(0)})
           if (Status copied =
@@ -369,11 +369,11 @@ TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
         if (Status agreed = ranks.agree("test", "copied"); !agreed)
           return agreed;
         int64_t own = mesh.index(MeshAxis::Data, rank.index);
-        for (int64_t place = 0; place < axisRanks; ++place) {
+        for (int64_t index = 0; index < axisRanks; ++index) {
           auto from = static_cast<uint8_t>(
-              10 * mesh.peer(MeshAxis::Data, rank.index, place));
+              10 * mesh.peer(MeshAxis::Data, rank.index, index));
           // Each rank has a third of the buffer, rounded down to the alignment.
-          const uint8_t *copied = heap + PeerHeap::kPlaces + 80 * place;
+          const uint8_t *copied = heap + PeerHeap::kBuffers + 80 * index;
           EXPECT_EQ(copied[3], from + own);
           EXPECT_EQ(copied[256 + 3], from);
         }
@@ -425,9 +425,10 @@ TEST(PeerCommunicator, RefusedAccessIsToldToAll) {
           return rank.communicator.reserve(MeshAxis::Data, 48, 0);
         });
     for (const Status &status : statuses) {
-      EXPECT_NE(status.message().find("peer memory (take NCCL, or ranks of one "
-                                      "host with peer access)"),
-                std::string::npos)
+      EXPECT_NE(
+          status.message().find(
+              "peer memory (use NCCL, or ranks of one host with peer access)"),
+          std::string::npos)
           << status.message();
       EXPECT_NE(
           status.message().find(ofMemory ? "out of memory" : "no peer access"),
@@ -451,7 +452,7 @@ TEST(PeerCommunicator, WhatCannotRunIsNamed) {
     return rank.communicator.reserve(MeshAxis::Data, 16, 0);
   });
   for (const Status &status : statuses)
-    EXPECT_NE(status.message().find("is for up to 16 ranks, and dp has 17"),
+    EXPECT_NE(status.message().find("supports up to 16 ranks, but dp has 17"),
               std::string::npos)
         << status.message();
 }
@@ -488,7 +489,7 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
                 "within 2 s"),
             std::string::npos)
       << statuses[0].message();
-  EXPECT_NE(statuses[1].message().find("rank 2 has failed, or did not come"),
+  EXPECT_NE(statuses[1].message().find("rank 2 has failed, or did not reach"),
             std::string::npos)
       << statuses[1].message();
 }

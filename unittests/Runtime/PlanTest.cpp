@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Plan.h"
-#include "unittests/Runtime/TestPlan.h"
+#include "TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -293,11 +293,11 @@ TEST(PlanTest, RefusesResidentKernelsSideBySide) {
     plan.kernels[kernel].resident = true;
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
   plan.kernels[4].resident = true;
-  EXPECT_EQ(verifyPlan(plan).message(),
-            "plan: variants[1].steps[3] and variants[1].steps[5] launch "
-            "kernels that need all of their CTAs at once, and neither is "
-            "complete before the other begins; let one stream wait for the "
-            "other");
+  EXPECT_EQ(
+      verifyPlan(plan).message(),
+      "plan: variants[1].steps[3] and variants[1].steps[5] launch kernels that "
+      "need all of their CTAs at once, but neither is complete before the "
+      "other begins; let one stream wait for the other");
   for (int64_t kernel : {2, 3})
     plan.kernels[kernel].resident = false;
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
@@ -326,7 +326,7 @@ TEST(PlanTest, RefusesTensorsThatShareASlotAtTheSameTime) {
   expectRefused({
       {"in one launch", [](Plan &p) { p.tensors[G].slot = 0; },
        "tensors[4] 'h' and tensors[5] 'g' share slot 0, but in variants[0] "
-       "neither is used up before the other's first use"},
+       "the lifetime of neither ends before the other begins"},
       {"across streams", [](Plan &p) { p.tensors[S].slot = 1; },
        "tensors[5] 'g' and tensors[7] 's' share slot 1, but in variants[1]"},
   });

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TestPlan.h"
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -145,8 +145,8 @@ TEST(PreparePlanTest, AnotherWeightBoundAnewCallsForAllOfThem) {
   ASSERT_TRUE((*executor)->prepareWeights());
   ASSERT_TRUE(bind("other", other));
   EXPECT_EQ((*executor)->prepareWeights().status().message(),
-            "prepareWeights: weight 'scale' was overwritten when the weights "
-            "were prepared before; bind it anew with its values");
+            "prepareWeights: weight 'scale' was overwritten by an earlier "
+            "preparation; bind it again with its values");
   ASSERT_TRUE(bind("scale", scale));
   EXPECT_TRUE((*executor)->prepareWeights());
 }
@@ -213,7 +213,7 @@ TEST_F(PrepareTest, MemoryOfAnotherWeightIsNotPreparedInPlace) {
   ASSERT_TRUE(bindScale());
   ASSERT_TRUE(executor->bind("offset", {&scale[3], DType::I32, {1}, {}}));
   EXPECT_EQ(executor->prepareWeights().status().message(),
-            "prepareWeights 'scale': is prepared where it is, and shares "
+            "prepareWeights 'scale': is prepared in place, but shares "
             "memory with the weight 'offset'; bind a copy of one of them");
   EXPECT_EQ(scale, original);
   bindBatch(*executor, y);

@@ -5,15 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../runtime/src/plan/PlanDigest.h"
+#include "../../runtime/src/support/ChunkDigest.h"
+#include "CudaTesting.h"
+#include "TestPlan.h"
 #include "moert/CudaDevice.h"
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
 #include "moert/LocalGroup.h"
 #include "moert/Safetensors.h"
-#include "runtime/src/plan/PlanDigest.h"
-#include "runtime/src/support/PieceDigest.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -107,7 +107,7 @@ protected:
     if (size_t at = message.find(path + ": "); at != std::string::npos)
       message.erase(at, path.size() + 2);
     std::string remedy =
-        "; read the checkpoint instead, and write the file anew";
+        "; read the checkpoint instead, and write the file again";
     if (size_t at = message.rfind(remedy); at != std::string::npos)
       message.erase(at);
     return message;
@@ -279,26 +279,26 @@ TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
       "is of version 1 of its format, and version 2 is read");
   EXPECT_EQ(refuseChanged(
                 [](auto &, auto &metadata) { metadata["target"] = "sm_80"; }),
-            "was written for sm_80, and the layer is for cpu");
+            "was written for sm_80, but the layer is for cpu");
   EXPECT_EQ(refuseChanged([](auto &, auto &metadata) {
               metadata["mesh"] = "dp 2 x tp 1";
             }),
-            "was written for the ranks of dp 2 x tp 1, and the layer is for "
+            "was written for the ranks of dp 2 x tp 1, but the layer is for "
             "one rank");
   EXPECT_EQ(
       refuseChanged([](auto &, auto &metadata) { metadata["layer"][0] ^= 1; }),
-      "was written by another layer, or by one that another compiler "
-      "made of the same description");
+      "was written by another layer, or by another compiler from the same "
+      "description");
   // A digest also covers the metadata.
   EXPECT_EQ(
       refuseChanged([](auto &, auto &metadata) { metadata["rank"] = "7"; }),
-      "the header is not the one that was written (SHA-256)");
+      "the header differs from the written one (SHA-256)");
   Plan other = makePlan();
   other.maxTokens = other.variants.back().maxTokens = 50;
   write();
   EXPECT_EQ(refuse(*create(other)),
-            "was written by another layer, or by one that another compiler "
-            "made of the same description");
+            "was written by another layer, or by another compiler from the "
+            "same description");
 }
 
 TEST_F(PreparedFileTest, IsOfOneDescription) {
@@ -330,8 +330,9 @@ TEST_F(PreparedFileTest, IsOfOneDescription) {
   EXPECT_EQ(refuseFor(R"({"top_k": 2, "routing": {"scale": 2.5},
                           "ids": [1, [2, 3]]})"),
             prefix + "'ids.2' is 4, and this layer's is not given");
-  EXPECT_EQ(refuseFor(""), "was written by a layer with a description, and "
-                           "this one has none");
+  EXPECT_EQ(
+      refuseFor(""),
+      "was written by a layer with a description, but this layer has none");
   // Results depend on neither the name nor the formatting of the text.
   EXPECT_TRUE(create(makePlan(), R"({"ids":[1,[2,3],4],"name":"b","top_k":2,
                                      "routing":{"scale":2.5}})")
@@ -386,7 +387,7 @@ TEST_F(PreparedFileTest, TensorsAreThoseOfTheLayer) {
   EXPECT_EQ(refuseChanged([](auto &tensors, auto &) {
               tensors.push_back({"more", DType::F32, {0}, nullptr, 0});
             }),
-            "tensor 'more' is none of the layer's");
+            "tensor 'more' is not a tensor of the layer");
   EXPECT_EQ(refuseChanged([](auto &tensors, auto &) { tensors.pop_back(); }),
             "does not end in a tensor 'sha256' of [2, 32] bytes");
 }
@@ -408,9 +409,8 @@ TEST_F(PreparedFileTest, DamageIsFound) {
     bool isOfHeader = at >= data + kWidth * 4 && at < data + kWidth * 4 + 32;
     EXPECT_EQ(refuse(*executor),
               isOfHeader
-                  ? "the header is not the one that was written (SHA-256)"
-                  : "tensor 'twice' has not the bytes that were written "
-                    "(SHA-256)");
+                  ? "the header differs from the written one (SHA-256)"
+                  : "tensor 'twice' differs from the written bytes (SHA-256)");
   }
   // For each byte of the header an error is reported.
   for (size_t at = 0; at < data; ++at) {
@@ -458,8 +458,8 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
   std::unique_ptr<Executor> executor = create(plan);
   ASSERT_TRUE(executor->bind("scale", {scale.data(), DType::F32, {kWidth}}));
   EXPECT_EQ(executor->writePrepared(path).status().message(),
-            "writePrepared: the layer is for the ranks of dp 2 x tp 1; say "
-            "whose weights these are, or give it a communicator first");
+            "writePrepared: the layer has the ranks of dp 2 x tp 1; give the "
+            "rank of these weights, or set a communicator first");
   EXPECT_EQ(executor->setRank(2).message(),
             "rank is 2; 0 to 1 are those of dp 2 x tp 1");
   ASSERT_TRUE(executor->setRank(1));
@@ -467,14 +467,14 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
 
   std::unique_ptr<Executor> other = create(plan);
   ASSERT_TRUE(other->setRank(0));
-  EXPECT_EQ(refuse(*other), "has the weights of rank 1, and this is rank 0; "
+  EXPECT_EQ(refuse(*other), "has the weights of rank 1, but this is rank 0; "
                             "give the file of this rank");
-  EXPECT_EQ(refuse(*create()), "was written for the ranks of dp 2 x tp 1, and "
+  EXPECT_EQ(refuse(*create()), "was written for the ranks of dp 2 x tp 1, but "
                                "the layer is for one rank");
   // A given rank must agree with the file.
   PreparedFileOptions options;
   options.rank = 0;
-  EXPECT_EQ(refuse(*other, options), "has the weights of rank 1, and this is "
+  EXPECT_EQ(refuse(*other, options), "has the weights of rank 1, but this is "
                                      "rank 0; give the file of this rank");
   options.rank = 1;
   EXPECT_EQ(executor->rank(), 1);
@@ -482,7 +482,7 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
   EXPECT_EQ(other->rank(), 1);
   options.rank = 0;
   EXPECT_EQ(other->writePrepared(path, options).status().message(),
-            "writePrepared: rank is 0, and the weights are those of rank 1; "
+            "writePrepared: rank is 0, but the weights are those of rank 1; "
             "leave it out");
   options.rank = 2;
   EXPECT_EQ(other->bindPrepared(path, options).status().message(),
@@ -496,8 +496,8 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
   auto joined = (*group)->join(0, *device);
   ASSERT_TRUE(joined);
   EXPECT_EQ(again->useCommunicator(std::move(*joined)).message(),
-            "useCommunicator: it is of rank 0, and the weights are those of "
-            "rank 1; give the communicator of that rank");
+            "useCommunicator: the communicator is of rank 0, but the weights "
+            "are those of rank 1; give the communicator of that rank");
 }
 
 /// Code that prepares nothing identifies a layer only if no description does.
@@ -565,22 +565,22 @@ TEST(PreparedFileOnGpuTest, GoesThroughTheDevice) {
   unsetenv("MOERT_CUDA_LIBRARY");
 }
 
-TEST(PieceDigestTest, IsThatOfTheDigestsOfPieces) {
-  std::vector<uint8_t> bytes(2 * kPieceBytes + 5);
+TEST(ChunkDigestTest, IsThatOfTheDigestsOfChunks) {
+  std::vector<uint8_t> bytes(2 * kDigestChunkBytes + 5);
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<uint8_t>(i * 7 + i / 1000);
-  std::vector<Sha256Digest> pieces = {
-      sha256(bytes.data(), kPieceBytes),
-      sha256(bytes.data() + kPieceBytes, kPieceBytes),
-      sha256(bytes.data() + 2 * kPieceBytes, 5)};
+  std::vector<Sha256Digest> chunks = {
+      sha256(bytes.data(), kDigestChunkBytes),
+      sha256(bytes.data() + kDigestChunkBytes, kDigestChunkBytes),
+      sha256(bytes.data() + 2 * kDigestChunkBytes, 5)};
   uint64_t last = 0;
-  std::vector<Sha256Digest> found = digestInPieces(
+  std::vector<Sha256Digest> found = digestInChunks(
       {{bytes.data(), bytes.size()}, {nullptr, 0}, {bytes.data(), 1}},
       [&](uint64_t done) { last = std::max(last, done); });
   ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(found[0], digestPieces(pieces));
-  EXPECT_EQ(found[0], sha256(pieces.data(), 96));
+  EXPECT_EQ(found[0], digestChunks(chunks));
+  EXPECT_EQ(found[0], sha256(chunks.data(), 96));
   EXPECT_EQ(found[1], sha256(nullptr, 0));
-  EXPECT_EQ(found[2], digestPieces({sha256(bytes.data(), 1)}));
+  EXPECT_EQ(found[2], digestChunks({sha256(bytes.data(), 1)}));
   EXPECT_LE(last, bytes.size() + 1);
 }

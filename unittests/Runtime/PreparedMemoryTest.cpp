@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TestPlan.h"
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -140,8 +140,8 @@ TEST_F(PreparedMemoryTest, WeightsThatNoRunReadsAreReleased) {
   expectRun(**clone, before);
 
   EXPECT_EQ(executor->prepareAgain().status().message(),
-            "prepareWeights: weight 'scale' was released once it had been "
-            "prepared; bind it anew with its values");
+            "prepareWeights: weight 'scale' was released after its "
+            "preparation; bind it again with its values");
   expectRun(*executor, before);
   ASSERT_TRUE(bindScale(scale));
   ASSERT_TRUE(executor->prepareWeights());
@@ -187,13 +187,13 @@ TEST_F(PreparedMemoryTest, IsRefusedWhereItCannotBe) {
   ASSERT_TRUE(give(*executor, weight.data));
   EXPECT_EQ(executor->prepareWeights().status().message(),
             "prepareWeights 'twice': shares memory with the weight 'scale'; "
-            "bind memory of its own");
+            "bind separate memory");
   ASSERT_TRUE(give(*executor, memory.data));
   ASSERT_TRUE(executor->prepareWeights());
   ASSERT_TRUE(executor->bind("y", {memory.data, DType::F32, {1, kWidth}, {}}));
   EXPECT_EQ(executor->run(1).message(),
-            "run 'y': shares memory with the prepared 'twice'; give memory of "
-            "its own");
+            "run 'y': shares memory with the prepared 'twice'; give it its own "
+            "memory");
 }
 
 TEST_F(PreparedMemoryTest, InPlaceItIsTheWeights) {
@@ -204,5 +204,5 @@ TEST_F(PreparedMemoryTest, InPlaceItIsTheWeights) {
   ASSERT_TRUE(created) << created.status().toString();
   EXPECT_EQ(give(**created, memory.data).message(),
             "bind 'twice': is prepared in the memory of the weight 'scale'; "
-            "bind that one");
+            "bind that weight");
 }

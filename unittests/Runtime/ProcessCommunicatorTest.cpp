@@ -7,9 +7,9 @@
 // Ranks are threads here; ProcessDrillTest uses processes.
 
 #include "moert/ProcessCommunicator.h"
+#include "../../runtime/src/comm/process/Message.h"
+#include "CommunicatorTesting.h"
 #include "moert/HostDevice.h"
-#include "runtime/src/comm/process/Message.h"
-#include "unittests/Runtime/CommunicatorTesting.h"
 
 #include <chrono>
 #include <dirent.h>
@@ -236,7 +236,7 @@ TEST(ProcessCommunicatorTest, BytesThatAreNoMessageAreRefused) {
     auto [communicator, other] = makeHalf(*device, kLongLimit);
     sendBytes(other, bytes);
     Status status = communicator->agree(subject, what);
-    EXPECT_NE(status.message().find("rank 1 has sent what is no message"),
+    EXPECT_NE(status.message().find("rank 1 has sent an invalid message"),
               std::string::npos)
         << status.message();
     close(other);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/comm/RankSum.h"
+#include "../../runtime/src/comm/RankSum.h"
 
 #include <gtest/gtest.h>
 

@@ -79,13 +79,13 @@ Plan makeCodingPlan() {
         {name, DType::F32, {rows, 2}, TensorRole::Workspace, plan.numSlots++});
     return Argument::ofTensor(int64_t(plan.tensors.size()) - 1);
   };
-  Argument codes = add("codes", own), scales = add("scales", own);
-  Argument allCodes = add("all_codes", Expr::tokens());
+  Argument values = add("values", own), scales = add("scales", own);
+  Argument allValues = add("all_values", Expr::tokens());
   Argument allScales = add("all_scales", Expr::tokens());
   Argument x = Argument::ofTensor(X), all = Argument::ofTensor(All);
   Step gather =
       Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
-                       {x, all, codes, allCodes, scales, allScales, x});
+                       {x, all, values, allValues, scales, allScales, x});
   gather.kernel = 2;
   gather.numKernelArgs = 1;
   gather.replacedStep = 0;
@@ -93,14 +93,14 @@ Plan makeCodingPlan() {
   scatter.args.pop_back();
   scatter.numKernelArgs = 0;
   scatter.replacedStep = -1;
-  plan.variants[0].steps = {Step::launch(0, {x, codes, scales}), gather,
+  plan.variants[0].steps = {Step::launch(0, {x, values, scales}), gather,
                             scatter};
   return plan;
 }
 
 /// The summing plan in chunks of one column; the first chunk precedes the
 /// launch.
-Plan makePiecesPlan() {
+Plan makeChunksPlan() {
   Plan plan = makeSummingPlan();
   std::vector<Step> &steps = plan.variants[0].steps;
   Step first = steps[1];
@@ -287,33 +287,33 @@ TEST_F(RanksTest, SumsAreMadeOnce) {
   EXPECT_EQ(sumsMade, 1);
 }
 
-TEST_F(RanksTest, CodesAreMadeOnce) {
+TEST_F(RanksTest, RowsAreQuantizedOnce) {
   for (const Status &status : startPassing(makeCodingPlan()))
     ASSERT_TRUE(status) << status.toString();
-  for (bool makesCodes : {false, true, false}) {
+  for (bool quantizes : {false, true, false}) {
     sumsMade = 0;
     for (const Status &status : onRanks([&](int64_t r) {
-           joined[r]->makesSums = makesCodes;
+           joined[r]->makesSums = quantizes;
            return ranks[r].executor->run(kRanks);
          }))
       ASSERT_TRUE(status) << status.toString();
-    EXPECT_EQ(sumsMade, makesCodes ? 0 : kRanks);
-    EXPECT_TRUE(ranks[0].executor->hasReplaced(Replaced::Codes));
+    EXPECT_EQ(sumsMade, quantizes ? 0 : kRanks);
+    EXPECT_TRUE(ranks[0].executor->hasReplaced(Replaced::Quantized));
     EXPECT_FALSE(ranks[0].executor->hasReplaced(Replaced::Sums));
   }
   // Alone, for timing.
   sumsMade = 0;
   std::unique_ptr<Stream> stream = *device->createStream();
   ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Sums, *stream));
-  ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Codes, *stream));
+  ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Quantized, *stream));
   ASSERT_TRUE(ranks[0].executor->synchronize(*stream));
   EXPECT_EQ(sumsMade, 1);
 }
 
 /// A communicator that runs kernels makes one run per chunk, any other one run
 /// in all.
-TEST_F(RanksTest, PiecesAreForThoseWhoRunKernels) {
-  for (const Status &status : startPassing(makePiecesPlan()))
+TEST_F(RanksTest, ChunksNeedKernels) {
+  for (const Status &status : startPassing(makeChunksPlan()))
     ASSERT_TRUE(status) << status.toString();
   for (bool makesSums : {false, true, false}) {
     sumsMade = 0;
@@ -375,7 +375,7 @@ TEST_F(RanksTest, WhatARunNeedsIsSaid) {
   Status wrong = ranks[0].executor->useCommunicator(
       std::move(*(*other)->join(0, *device)));
   EXPECT_NE(
-      wrong.message().find("the mesh dp 1 x tp 2, and the layer for dp 3"),
+      wrong.message().find("the mesh dp 1 x tp 2, but the layer has dp 3"),
       std::string::npos)
       << wrong.message();
   EXPECT_FALSE(ranks[0].executor->useCommunicator(nullptr));
@@ -496,7 +496,7 @@ TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
       "out)");
 }
 
-TEST(RankPlanTest, KernelsMakeCodesOfWhatTheyGet) {
+TEST(RankPlanTest, KernelsQuantizeTheirInputs) {
   Plan plan = makeCodingPlan();
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
   // The launch's input is moved, but not computed, by the kernel.
@@ -532,15 +532,15 @@ TEST(RankPlanTest, KernelsMakeCodesOfWhatTheyGet) {
       "whose result steps[3] has as an argument too");
 }
 
-TEST(RankPlanTest, PiecesAreAWhole) {
-  EXPECT_TRUE(verifyPlan(makePiecesPlan()))
-      << verifyPlan(makePiecesPlan()).message();
-  std::string text = printPlan(makePiecesPlan());
+TEST(RankPlanTest, ChunksAreAWhole) {
+  EXPECT_TRUE(verifyPlan(makeChunksPlan()))
+      << verifyPlan(makeChunksPlan()).message();
+  std::string text = printPlan(makeChunksPlan());
   EXPECT_NE(text.find("\"first_column\":1,\"num_columns\":1"),
             std::string::npos)
       << text;
   auto refuse = [](void (*change)(Plan &), const std::string &message) {
-    Plan plan = makePiecesPlan();
+    Plan plan = makeChunksPlan();
     change(plan);
     expectRefused(plan, message);
   };
@@ -552,10 +552,10 @@ TEST(RankPlanTest, PiecesAreAWhole) {
          "steps[0].first_column is 2; 0 to 1");
   refuse([](Plan &plan) { step(plan, 0).firstColumn = 1; },
          "steps[0].first_column is 1; 0 (the collective before it is not the "
-         "piece of the columns before)");
+         "chunk of the previous columns)");
   refuse([](Plan &plan) { step(plan, 2).firstColumn = 0; },
-         "steps[0].first_column is 0; 1 (the collective behind it is not the "
-         "piece of the columns behind)");
+         "steps[0].first_column is 0; 1 (the collective after it is not the "
+         "chunk of the next columns)");
   refuse([](Plan &plan) { step(plan, 2).replacedStep = -1; },
          "steps[2].replaced_step is -1; the launch that makes the sums");
   refuse(
@@ -565,7 +565,7 @@ TEST(RankPlanTest, PiecesAreAWhole) {
         steps[1].replacedStep = 0;
         steps[2].replacedStep = 0;
       },
-      "steps[1].replaced_step is 0; -1 (of a piece that others follow)");
+      "steps[1].replaced_step is 0; -1 (other chunks follow)");
 }
 
 /// Ranks that began with different collectives would deadlock.
@@ -631,11 +631,11 @@ TEST(RankPlanTest, PackagesHaveStepsThatKernelsDo) {
   EXPECT_EQ(read->programs[0].plan.variants[0].steps[1].replacedStep, 0);
 }
 
-TEST(RankPlanTest, PackagesHavePieces) {
+TEST(RankPlanTest, PackagesHaveChunks) {
   Package package;
   package.programs.resize(1);
-  package.programs[0].plan = makePiecesPlan();
-  Result<Package> read = writeAndRead(package, "pieces");
+  package.programs[0].plan = makeChunksPlan();
+  Result<Package> read = writeAndRead(package, "chunks");
   ASSERT_TRUE(read) << read.status().toString();
   const Step &last = read->programs[0].plan.variants[0].steps[2];
   EXPECT_EQ(last.firstColumn, 1);

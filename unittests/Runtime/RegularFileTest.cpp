@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/support/RegularFile.h"
+#include "../../runtime/src/support/RegularFile.h"
+#include "../../runtime/src/support/MappedFile.h"
+#include "../../runtime/src/support/Text.h"
 #include "moert/Checkpoint.h"
 #include "moert/Package.h"
 #include "moert/Safetensors.h"
-#include "runtime/src/support/MappedFile.h"
-#include "runtime/src/support/Text.h"
 #include "gtest/gtest.h"
 
 #include <filesystem>

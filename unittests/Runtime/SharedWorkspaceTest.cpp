@@ -9,9 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CudaTesting.h"
+#include "TestPlan.h"
 #include "moert/moert.hpp"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -220,7 +220,7 @@ TEST_F(SharedWorkspaceTest, SaysWhatIsWrong) {
   ASSERT_DONE(layer.useWorkspace(workspace, 1));
   EXPECT_STREQ(capi::Error(layer.run(kTokens)).message(),
                "run: the workspace has 512 bytes, 20 tokens need 2048; "
-               "allocate what workspaceBytes() answers");
+               "allocate what workspaceBytes() returns");
   EXPECT_EQ(workspace.create(device, -1).code(), MOERT_INVALID_ARGUMENT);
   EXPECT_FALSE(workspace);
   fake->memory = 1 << 10;

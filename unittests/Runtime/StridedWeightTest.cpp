@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CudaTesting.h"
 #include "moert/CudaDevice.h"
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
-#include "unittests/Runtime/CudaTesting.h"
 
 #include <gtest/gtest.h>
 
@@ -116,8 +116,8 @@ TEST_F(StridedWeightTest, GapsOfAWeightAreNoMemoryForOutputs) {
   ASSERT_TRUE(
       executor->bind("y", {w + 50, DType::F32, {kExperts * kRows}, {}}));
   EXPECT_EQ(executor->run(5).message(),
-            "run 'y': shares memory with the weight 'w', or with gaps of its "
-            "rows; give memory of its own");
+            "run 'y': shares memory with the weight 'w', or with the gaps "
+            "between its rows; give it its own memory");
   // After the last element, not after the last stride.
   ASSERT_TRUE(
       executor->bind("y", {w + 128, DType::F32, {kExperts * kRows}, {}}));

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CudaTesting.h"
+#include "TestPlan.h"
 #include "moert/CudaDevice.h"
 #include "moert/Executor.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
 
 #include <gtest/gtest.h>
 

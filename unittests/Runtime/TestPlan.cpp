@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "unittests/Runtime/TestPlan.h"
+#include "TestPlan.h"
 
 #include <map>
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/support/Threads.h"
+#include "../../runtime/src/support/Threads.h"
 #include "gtest/gtest.h"
 
 #include <atomic>

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Workspace.h"
-#include "unittests/Runtime/TestPlan.h"
+#include "TestPlan.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@ using namespace moec;
 
 namespace {
 
-/// A sink that keeps what it was told.
+/// A sink that records diagnostics.
 struct Sink {
   std::string text;
   llvm::raw_string_ostream os{text};
@@ -37,7 +37,7 @@ TEST(SourceText, LinesAndColumnsStartAtOneAndCountCharacters) {
   EXPECT_EQ(at(6), std::make_pair(2u, 3u));
   EXPECT_EQ(at(9), std::make_pair(3u, 1u));
   EXPECT_EQ(at(10), std::make_pair(4u, 1u));
-  // Beyond the end is the end.
+  // Offsets beyond the end are clamped.
   EXPECT_EQ(at(1000), std::make_pair(4u, 4u));
 }
 
@@ -88,8 +88,8 @@ TEST(Diagnostics, StopsPrintingAfterManyErrors) {
   EXPECT_TRUE(llvm::StringRef(sink.text).contains("too many errors"));
 }
 
-/// A byte that is no UTF-8 is shown as one character, so that the caret stands
-/// below what the message is about.
+/// A byte that is not UTF-8 is shown as one character, so that the caret is at
+/// the right column.
 TEST(Diagnostics, ShowsCharactersAlone) {
   Sink sink;
   SourceText text("m", "\xFF\xFE\x80\xC3\xA9 x");
@@ -103,7 +103,7 @@ TEST(Quote, CutsAndCleans) {
   EXPECT_EQ(quote("a"), "'a'");
   EXPECT_EQ(quote("a\nb"), "'a?b'");
   EXPECT_EQ(quote(std::string(100, 'x')), "'" + std::string(60, 'x') + "...'");
-  // Never inside a character.
+  // Never splits a character.
   EXPECT_EQ(quote(std::string(59, 'x') + "\xC3\xA9"),
             "'" + std::string(59, 'x') + "...'");
 }

@@ -28,7 +28,7 @@ struct Parsed {
   }
 };
 
-/// The first line of what is reported for a text.
+/// The first line of the report for a text.
 std::string errorOf(std::string input) {
   Parsed parsed(std::move(input));
   EXPECT_TRUE(failed(parsed.value));
@@ -159,7 +159,7 @@ TEST(Json, RefusesNumbersBeyondDouble) {
 TEST(Json, RefusesTextThatIsNotUtf8) {
   EXPECT_EQ(errorOf("[\"a\xFF\"]"),
             "t.json:1:4: error: not JSON: Invalid encoding in string");
-  // A character cut off, and one spelt in too many bytes.
+  // A truncated character, and an overlong encoding.
   errorOf("[\"\xC3\"]");
   errorOf("[\"\xC0\xAF\"]");
   errorOf("[\xC3\xA9]");

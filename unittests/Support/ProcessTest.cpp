@@ -37,7 +37,7 @@ double getSeconds(const std::function<void()> &body) {
       .count();
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is not a zombie.
 bool isRunning(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string number, name, state;
@@ -88,13 +88,13 @@ TEST(ProcessTest, StopsWhatHangsAndWhatItStarted) {
   double seconds = getSeconds([&] {
     EXPECT_EQ(getError(runShell("sleep 100 & echo $! > " + path + "; wait",
                                 /*timeoutSeconds=*/0.5)),
-              "/bin/sh was stopped: it did not end within 0.50 s");
+              "/bin/sh was stopped because it did not end within 0.50 s");
   });
   EXPECT_LT(seconds, 20);
   pid_t started = 0;
   std::ifstream(path) >> started;
   ASSERT_GT(started, 0);
-  // Its end is not waited for.
+  // The call does not wait for the process.
   for (int i = 0; i < 500 && isRunning(started); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(isRunning(started));

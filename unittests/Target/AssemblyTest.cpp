@@ -16,8 +16,8 @@ using namespace moec::test;
 
 namespace {
 
-/// All functions that the text calls or jumps to by name, but kernels' bodies.
-/// (Jumps through a register are jump tables.)
+/// All functions that the text calls or jumps to by name, except kernels'
+/// bodies. (Jumps through a register are jump tables.)
 std::string getCalls(const std::string &assembly) {
   std::istringstream lines(assembly);
   std::string line, calls;
@@ -34,13 +34,13 @@ std::string getCalls(const std::string &assembly) {
   return calls;
 }
 
-/// A gated expert product, its reduction and a gate: every way in and out of a
-/// small type, and exp, tanh, erf and log1p between them.
+/// A gated expert gemm, its reduction and a gate: all conversions from and to
+/// 16-bit types, and exp, tanh, erf and log1p.
 std::string getKernels(const std::string &dtype) {
   std::string text = R"(
 tile.kernel @up(%x: memref<?x72xD>, %w: memref<4x44x72xD>, %o: memref<5xi32>,
                 %s: memref<?xi32>, %b: memref<4x44xD>, %y: memref<?x22xD>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x72xD>, memref<4x44x72xD>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x72xD>, memref<4x44x72xD>)
       offsets(%o : memref<5xi32>) source(%s : memref<?xi32>) columns(%b : memref<4x44xD>)
       outs(%y : memref<?x22xD>) epilogue {
   ^bb0(%g: f32, %u: f32, %bg: f32, %bu: f32):
@@ -59,7 +59,7 @@ tile.kernel @up(%x: memref<?x72xD>, %w: memref<4x44x72xD>, %o: memref<5xi32>,
     %m = arith.minimumf %2, %bu : f32
     tile.yield %m : f32
   } {layout = #moe.weight_layout<order = interleaved>,
-     config = #tile.cpu_contract<register_rows = 2, register_columns = 2, columns_per_cta = 16, lanes = 8>}
+     config = #tile.cpu_gemm<register_rows = 2, register_columns = 2, columns_per_cta = 16, lanes = 8>}
   tile.return
 }
 tile.kernel @out(%r: memref<?x30xD>, %p: memref<?x2xi32>, %a: memref<?x30xD>,

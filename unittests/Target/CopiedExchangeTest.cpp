@@ -12,7 +12,7 @@
 #include "ExchangeRig.h"
 #include "SimRanks.h"
 
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 #include "moert/PeerHeap.h"
 
 #include <chrono>
@@ -28,10 +28,10 @@ namespace {
 
 constexpr int64_t kExchanges = 3;
 
-/// What a rank leaves out.
+/// The step that a rank omits.
 enum class Mistake { None, Join, Release };
 
-/// A rank's copies, which the stream does not wait for if they are not joined.
+/// Copies of a rank; unless they are joined, the stream does not wait for them.
 class Copier : public moert::PeerDevice {
 public:
   Copier(moert::Device &device, bool joins)
@@ -83,12 +83,12 @@ int32_t valueOf(int64_t rank, int64_t round, int64_t part, int64_t i) {
   return int32_t(rank * 1000003 + round * 10007 + part * 101 + i);
 }
 
-/// What a run has of a case.
+/// Data of one run of a case.
 struct How {
   Mistake mistake = Mistake::None;
   /// The second run replays a graph of the first.
   bool replays = false;
-  /// Copies bring the first part, else the kernel does.
+  /// Copies move the first part if there are any, else the kernel does.
   bool copies = true;
 };
 
@@ -119,7 +119,7 @@ public:
     return allocate();
   }
 
-  /// All exchanges of a run, with inputs of its own, given to the stream.
+  /// Enqueues all exchanges of a run, with separate inputs.
   Status give() {
     for (int64_t exchange = 0; exchange < kExchanges; ++exchange) {
       if (Status status = gather(toResults, exchange); !status)
@@ -150,7 +150,8 @@ public:
     return Status::ok();
   }
 
-  /// Whether what was read of each exchange is what all ranks had sent.
+  /// Whether the data read after each exchange equals the data that all ranks
+  /// sent.
   Result<bool> isRight(int64_t run) {
     for (int64_t exchange = 0; exchange < kExchanges; ++exchange)
       for (size_t part = 0; part < what.parts.size(); ++part) {
@@ -173,7 +174,7 @@ public:
   moert::Communicator &getRanks() { return *ranks; }
 
 private:
-  /// Where a gather to results has a part, behind those before it.
+  /// Offset of a part in the results of a gather, after the earlier parts.
   void *getResult(size_t part) {
     auto *results = static_cast<char *>(ranks->results(moert::MeshAxis::Data));
     for (size_t i = 0; i < part; ++i)
@@ -240,7 +241,7 @@ private:
   const int64_t index;
   const How how;
   std::unique_ptr<moert::Stream> stream;
-  /// Of a gather elsewhere, and of one to results.
+  /// Kernels of an ordinary gather, and of a gather to results.
   std::vector<std::unique_ptr<moert::Module>> modules;
   std::unique_ptr<moert::Communicator> ranks;
   using Buffers = std::vector<std::unique_ptr<moert::Buffer>>;
@@ -249,10 +250,10 @@ private:
   Buffers receives;
 };
 
-/// Two runs, of which the second may replay a graph of the first; whether all
-/// ranks have read what they should.
+/// Makes two runs, the second possibly as a replay of a graph of the first, and
+/// returns whether all ranks have read the right data.
 bool isRight(const Case &what, uint64_t seed, How how = {}) {
-  // Who has failed does not come any more.
+  // A failed rank makes no further calls.
   const double limitSeconds = how.mistake == Mistake::None ? 60 : 5;
   // Once, ahead of threads that ask for it.
   compile(what);
@@ -266,7 +267,7 @@ bool isRight(const Case &what, uint64_t seed, How how = {}) {
     bool right = true;
     for (int64_t run = 0; status && run < 2; ++run) {
       status = rank.write(run);
-      // Not all ranks come at once.
+      // Ranks arrive at different times.
       if (own.index == run)
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       if (status && how.replays && !graph) {
@@ -284,7 +285,7 @@ bool isRight(const Case &what, uint64_t seed, How how = {}) {
       Result<bool> isRight = status ? rank.isRight(run) : Result<bool>(status);
       status = isRight.status();
       right &= isRight && *isRight;
-      // Nobody writes new inputs while another one's copies are on the way.
+      // No rank writes new inputs while copies of another rank are pending.
       if (status)
         status = rank.getRanks().agree("test", "run " + std::to_string(run));
     }
@@ -300,7 +301,7 @@ std::vector<Case> makeCases() {
   std::vector<Case> cases;
   for (int64_t ranks : {2, 3, 4, 5, 8, 16})
     cases.push_back({"all_gather", ranks, 7, {{64}, {3}, {1, false}}});
-  // Nothing is left for the kernel but flags.
+  // The kernel only sets flags.
   cases.push_back({"all_gather", 3, 5, {{16}}});
   return cases;
 }
@@ -322,8 +323,8 @@ TEST(CopiedExchange, AllRanksReadWhatWasSent) {
       }
 }
 
-/// Flags ahead of copies; copies, and what kernels push, ahead of readers on
-/// other ranks.
+/// Missing order: flags before copies; copies and pushes before readers on
+/// other ranks have finished.
 TEST(CopiedExchange, MistakesAreNoticed) {
   Case what{"all_gather", 3, 7, {{64}, {3}, {1, false}}};
   for (How how : {How{Mistake::Join}, How{Mistake::Release},

@@ -34,8 +34,8 @@ double decodeFloat8(uint8_t byte) {
       .convertToDouble();
 }
 
-/// An element as a number, behind which minima are subtracted; a `zero` below 0
-/// is that of the format.
+/// Value of an element before minima are subtracted; a negative `zero` selects
+/// the format's zero point.
 double decode(const Format &format, uint8_t code, int zero) {
   static constexpr double halves[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   if (format.storage == "f4E2M1FN")
@@ -65,7 +65,7 @@ DType getScaleType(const Format &format) {
 struct Product {
   Format format;
   std::string order;
-  int64_t depth;
+  int64_t sizeK;
   static constexpr int64_t rows = 5;
 
   bool hasHalves() const { return order == "gate_up" || order == "up_gate"; }
@@ -92,24 +92,24 @@ struct Product {
 };
 
 void Product::run() const {
-  int64_t n = getWeightRows(), length = format.getRowLength(depth),
-          scaleColumns = format.getScaleColumns(depth),
+  int64_t n = getWeightRows(), length = format.getRowLength(sizeK),
+          scaleColumns = format.getScaleColumns(sizeK),
           numGlobal = hasHalves() ? 2 : 1;
   std::vector<int64_t> scaleShape = {getScaleRows(), scaleColumns};
-  Array x(DType::F32, {rows, depth}), w(DType::I8, {n, length}),
+  Array x(DType::F32, {rows, sizeK}), w(DType::I8, {n, length}),
       s(getScaleType(format), scaleShape),
       z(format.hasMinimum ? getScaleType(format) : DType::I8, scaleShape),
       g(DType::F32, {numGlobal}), y(DType::F32, {rows, getColumns()});
   x.randomize(1);
   g.randomize(2);
   std::mt19937 engine(3);
-  auto *codes = static_cast<uint8_t *>(w.data()),
+  auto *values = static_cast<uint8_t *>(w.data()),
        *zeros = static_cast<uint8_t *>(z.data());
   for (int64_t i = 0; i < w.size(); ++i) {
-    codes[i] = engine();
+    values[i] = engine();
     // NaN of e4m3 has tests of its own.
-    if (format.storage == "f8E4M3FN" && (codes[i] & 0x7F) == 0x7F)
-      codes[i] = 0x7E;
+    if (format.storage == "f8E4M3FN" && (values[i] & 0x7F) == 0x7F)
+      values[i] = 0x7E;
   }
   if (format.hasMinimum)
     z.randomize(5);
@@ -124,8 +124,8 @@ void Product::run() const {
 
   auto element = [&](int64_t row, int64_t i) {
     uint8_t code = format.areHalves()
-                       ? codes[row * length + i / 2] >> 4 * (i % 2) & 15
-                       : codes[row * length + i];
+                       ? values[row * length + i / 2] >> 4 * (i % 2) & 15
+                       : values[row * length + i];
     int64_t at = getScaleRow(row) * scaleColumns +
                  (format.columns ? i / format.columns : 0);
     float scale = format.scale == "f8E8M0FNU"
@@ -149,7 +149,7 @@ void Product::run() const {
   CompiledKernels kernels(
       "tile.kernel @k(%x: " + xt + ", %w: " + wt + ", %s: " + st +
       ", %z: " + zt + ", %g: " + gt + ", %y: " + yt +
-      ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w : " + xt + ", " + wt +
+      ", %t: i64) {\n tile.gemm tokens(%t) ins(%x, %w : " + xt + ", " + wt +
       ") weight_scale(%s : " + st + ")" +
       (format.hasZeroPoint || format.hasMinimum
            ? " weight_zero_point(%z : " + zt + ")"
@@ -165,8 +165,8 @@ void Product::run() const {
       " {" + format.getAttribute("weight_quant", false) +
       (order.empty() ? ""
                      : "layout = #moe.weight_layout<order = " + order + ">, ") +
-      "config = #tile.cpu_contract<register_rows = 2, register_columns = 4, "
-      "step = 16, columns_per_cta = 16, lanes = 8, rows_per_cta = "
+      "config = #tile.cpu_gemm<register_rows = 2, register_columns = 4, "
+      "block_k = 16, columns_per_cta = 16, lanes = 8, rows_per_cta = "
       "4>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", ceilDiv(rows, 4) * ceilDiv(getColumns(), 16),
@@ -175,7 +175,7 @@ void Product::run() const {
     for (int64_t column = 0; column < getColumns(); ++column) {
       double sum = 0, size = 0;
       for (int64_t isUp = 0; isUp < (order.empty() ? 1 : 2); ++isUp)
-        for (int64_t i = 0; i < depth; ++i) {
+        for (int64_t i = 0; i < sizeK; ++i) {
           double term = x.get(row, i) * (isUp ? 2 : 1) *
                         element(getWeightRow(column, isUp), i);
           sum += term;
@@ -183,7 +183,7 @@ void Product::run() const {
         }
       ASSERT_NEAR(y.get(row, column), sum, 2e-6 * size)
           << row << ", " << column << " of " << format.storage << " "
-          << format.scale << " " << order << " depth " << depth;
+          << format.scale << " " << order << " K " << sizeK;
     }
 }
 
@@ -192,8 +192,8 @@ const char *const kOrders[] = {"", "gate_up", "up_gate", "interleaved"};
 TEST(CpuFormats, Fp4) {
   for (const char *order : kOrders)
     for (const Format &format : {kMxfp4, kNvfp4})
-      for (int64_t depth : {32, 96, 288})
-        Product{format, order, depth}.run();
+      for (int64_t sizeK : {32, 96, 288})
+        Product{format, order, sizeK}.run();
 }
 
 TEST(CpuFormats, NF4) {
@@ -236,12 +236,12 @@ TEST(CpuFormats, EndsOfE8M0) {
       y(DType::F32, {1, 4});
   x.fill(0x1p100);
   std::fill_n(static_cast<uint8_t *>(w.data()), 64, 0);
-  auto *codes = static_cast<uint8_t *>(w.data()),
+  auto *values = static_cast<uint8_t *>(w.data()),
        *scales = static_cast<uint8_t *>(s.data());
   // 6 in front; -0 everywhere; 0 of a NaN scale; 0.5 at the end.
-  codes[0] = 7;
-  std::fill_n(codes + 16, 16, 0x88);
-  codes[3 * 16 + 15] = 0x10;
+  values[0] = 7;
+  std::fill_n(values + 16, 16, 0x88);
+  values[3 * 16 + 15] = 0x10;
   scales[0] = 0;
   scales[1] = 254;
   scales[2] = 255;
@@ -249,14 +249,14 @@ TEST(CpuFormats, EndsOfE8M0) {
   std::string ins = "memref<?x32xf32>, memref<4x16xi8>";
   CompiledKernels kernels(
       "tile.kernel @k(%x: memref<?x32xf32>, %w: memref<4x16xi8>, %s: "
-      "memref<4x1xf8E8M0FNU>, %y: memref<?x4xf32>, %t: i64) {\n tile.contract "
+      "memref<4x1xf8E8M0FNU>, %y: memref<?x4xf32>, %t: i64) {\n tile.gemm "
       "tokens(%t) ins(%x, %w : " +
       ins +
       ") weight_scale(%s : memref<4x1xf8E8M0FNU>) outs(%y : memref<?x4xf32>) "
       "{" +
       kMxfp4.getAttribute("weight_quant", false) +
-      "config = #tile.cpu_contract<register_rows = 1, register_columns = 4, "
-      "step = 16, columns_per_cta = 4, lanes = 8, rows_per_cta = "
+      "config = #tile.cpu_gemm<register_rows = 1, register_columns = 4, "
+      "block_k = 16, columns_per_cta = 4, lanes = 8, rows_per_cta = "
       "1>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
   kernels.run("k", 1, {&x, &w, &s, &y}, 1);
@@ -266,15 +266,15 @@ TEST(CpuFormats, EndsOfE8M0) {
   EXPECT_EQ(y.get(3), 0.5 * 0x1p100 * 0x1p-126);
 }
 
-/// Groups whose scales become powers of two: what is one stays, what is not
-/// goes up, and infinity and NaN are no power.
+/// Scales that become powers of two: powers stay, others are rounded up,
+/// infinity and NaN stay.
 TEST(CpuFormats, PowersOfTwo) {
   constexpr int64_t rows = 2, columns = 96, groups = 3;
   Array x(DType::F32, {rows, columns}), q(DType::F8E4M3, {rows, columns}),
       s(DType::F32, {rows, groups});
   x.fill(1);
   const double inf = std::numeric_limits<double>::infinity();
-  // 2 * 448; the next number; 448 * 2^-20 less one ulp; and no numbers.
+  // 2 * 448; the next number; 448 * 2^-20 less one ulp; NaN and infinity.
   const double largest[] = {896,
                             double(std::nextafter(896.0f, 1e9f)),
                             double(std::nextafter(448 * 0x1p-20f, 0.0f)),
@@ -303,15 +303,15 @@ TEST(CpuFormats, PowersOfTwo) {
   EXPECT_EQ(s.get(3), 0x1p-42);
   EXPECT_EQ(s.get(4), inf);
   EXPECT_TRUE(std::isnan(s.get(5)));
-  auto *codes = static_cast<const uint8_t *>(q.data());
+  auto *values = static_cast<const uint8_t *>(q.data());
   // 448, 224, 448 rounded up, 0.
-  EXPECT_EQ(codes[7], 0x7E);
-  EXPECT_EQ(codes[32 + 7], 0x76);
-  EXPECT_EQ(codes[64 + 7], 0x7E);
-  EXPECT_EQ(codes[96 + 7], 0);
+  EXPECT_EQ(values[7], 0x7E);
+  EXPECT_EQ(values[32 + 7], 0x76);
+  EXPECT_EQ(values[64 + 7], 0x7E);
+  EXPECT_EQ(values[96 + 7], 0);
 }
 
-/// Rows of int8 with a scale of each: ties go to even, NaN and infinity to the
+/// int8 rows with one scale each: ties go to even, NaN and infinity go to the
 /// scale.
 TEST(CpuFormats, RowsOfInt8) {
   for (int64_t columns : {5, 16, 203}) {
@@ -337,18 +337,18 @@ TEST(CpuFormats, RowsOfInt8) {
         "3>}\ntile.return\n}\n");
     ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
     kernels.run("k", 2, {&x, &q, &s}, rows);
-    auto *codes = static_cast<const int8_t *>(q.data());
+    auto *values = static_cast<const int8_t *>(q.data());
     ASSERT_EQ(s.get(0), 2);
     ASSERT_TRUE(std::isinf(s.get(1)));
     ASSERT_EQ(float(s.get(2)), 1e-10f / 127);
     for (int64_t row : {0, 2, 3})
       for (int64_t i = 0; i < columns; ++i) {
         float quotient = float(x.get(row, i)) / float(s.get(row));
-        ASSERT_EQ(codes[row * columns + i], std::nearbyint(quotient))
+        ASSERT_EQ(values[row * columns + i], std::nearbyint(quotient))
             << row << ", " << i << " of " << columns;
       }
     for (int64_t i = 0; i < columns; ++i)
-      ASSERT_EQ(codes[columns + i], 0) << i;
+      ASSERT_EQ(values[columns + i], 0) << i;
   }
 }
 

@@ -1,4 +1,4 @@
-//===- ExchangeKernel.cpp - the kernel of a case ---------------*- C++ -*-===//
+//===- ExchangeKernel.cpp - the kernel of a case ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,7 +23,7 @@ static std::string makeKernel(const Case &what) {
   std::string kind = what.kind.str();
   int64_t ranks = what.ranks;
   std::string arguments, ins, inTypes, outs, outTypes, heaps, heapTypes, ids,
-      idTypes, owners, ownerType, owned;
+      idTypes, destinations, destinationsType, routed;
   auto add = [&](std::string &names, std::string &types,
                  const std::string &name, const std::string &type) {
     names += (names.empty() ? "" : ", ") + name;
@@ -34,7 +34,7 @@ static std::string makeKernel(const Case &what) {
     if (what.group > 0 && &part == &what.parts[0])
       return "memref<?x" + std::to_string(4 * part.columns) +
              (what.areIntegers ? "xi8>" : "xf8E4M3FN>");
-    bool isFloat = !what.gathers() || part.owned ||
+    bool isFloat = !what.gathers() || part.routed ||
                    (what.group > 0 && &part == &what.parts[1]);
     return "memref<" + (part.perToken ? "?" : std::to_string(rows)) + "x" +
            std::to_string(part.columns) + "x" + (isFloat ? "f32" : "i32") + ">";
@@ -43,8 +43,8 @@ static std::string makeKernel(const Case &what) {
   int64_t toOne = what.scatters() ? ranks : 1;
   for (auto [i, part] : llvm::enumerate(what.parts)) {
     add(ins, inTypes, "%in" + std::to_string(i), type(part, toOne));
-    if (part.owned)
-      owned += (owned.empty() ? "" : ", ") + std::to_string(i);
+    if (part.routed)
+      routed += (routed.empty() ? "" : ", ") + std::to_string(i);
   }
   for (auto [i, part] : llvm::enumerate(what.parts))
     add(outs, outTypes, "%out" + std::to_string(i), type(part, toAll));
@@ -53,12 +53,12 @@ static std::string makeKernel(const Case &what) {
     for (int64_t i = 0; i < (what.scatters() ? 2 : 1); ++i)
       add(ids, idTypes, "%ids" + std::to_string(i),
           "memref<?x" + std::to_string(kTopK) + "xi32>");
-    add(owners, ownerType, "%owners",
+    add(destinations, destinationsType, "%destinations",
         "memref<" + std::to_string(what.numExperts()) +
             (what.hasReplicas ? "x" + std::to_string(kReplicas) : "") +
             "xi32>");
-    whose = " owners(" + owners + " : " + ownerType + ") ids(" + ids + " : " +
-            idTypes + ") owned [" + owned + "]";
+    whose = " destinations(" + destinations + " : " + destinationsType +
+            ") ids(" + ids + " : " + idTypes + ") routed [" + routed + "]";
   }
   if (what.makesSums) {
     std::string sums, sumTypes, addend, addendType, valid, validType;
@@ -77,43 +77,43 @@ static std::string makeKernel(const Case &what) {
   }
   if (what.group > 0) {
     std::string rows, rowType;
-    add(rows, rowType, "%uncoded",
+    add(rows, rowType, "%unquantized",
         "memref<?x" + std::to_string(4 * what.parts.front().columns) +
             "xbf16>");
-    whose += " codes_of(" + rows + " : " + rowType +
-             ") coded [0, 1] by <storage = " +
+    whose += " unquantized(" + rows + " : " + rowType +
+             ") quantized [0, 1] by <storage = " +
              (what.areIntegers ? "i8" : "f8E4M3FN") +
              ", scale = f32, granularity = " +
-             (what.hasCodesOfRows
+             (what.hasRowScales
                   ? "token"
                   : "group, block = [1, " + std::to_string(what.group) + "]") +
              ", dynamic = true>";
   }
   for (int64_t i = 0; i < ranks; ++i)
     add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");
-  std::string piece, numColumns;
-  if (what.pieces > 1) {
+  std::string chunk, numColumns;
+  if (what.chunks > 1) {
     arguments += "%first: i64, ";
-    piece = " first_column(%first)";
+    chunk = " first_column(%first)";
     numColumns = ", num_columns = " +
-                 std::to_string(what.parts.front().columns / what.pieces) +
+                 std::to_string(what.parts.front().columns / what.chunks) +
                  " : i64";
   }
-  // Several rounds for a few hundred rows.
+  // Few enough threads that a few hundred rows take several rounds.
   return "tile.kernel @kernel(" + arguments +
          "%tokens: i64) attributes {form = #tile.kernel_form<resident = "
          "true>} {\n  tile.exchange " +
          kind + (what.toResults ? " to_results" : "") +
          " tokens(%tokens) ins(" + ins + " : " + inTypes + ") outs(" + outs +
          " : " + outTypes + ")" + whose + " heaps(" + heaps + " : " +
-         heapTypes + ")" + piece +
-         " {config = #tile.sm80_exchange<ctas = 3, threads = " +
-         std::to_string(what.threads) + ", pieces = 2" +
+         heapTypes + ")" + chunk +
+         " {config = #tile.gpu_exchange<ctas = 3, threads = " +
+         std::to_string(what.threads) + ", chunks = 2" +
          (what.leastRows > 0
               ? ", least_rows = " + std::to_string(what.leastRows)
               : "") +
          ">" +
-         (what.hasReplicas ? ", experts_per_owner = " +
+         (what.hasReplicas ? ", experts_per_rank = " +
                                  std::to_string(kPhysicalPerRank) + " : i64"
                            : "") +
          numColumns + "}\n  tile.return\n}\n";

@@ -1,4 +1,4 @@
-//===- ExchangeRig.cpp - ranks in one simulator ----------------*- C++ -*-===//
+//===- ExchangeRig.cpp - ranks in one simulator -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -49,42 +49,42 @@ done:
 }
 )";
 
-int64_t Rig::getPlaceBytes() const {
-  int64_t place = 0;
+int64_t Rig::getBufferBytes() const {
+  int64_t buffer = 0;
   for (const PartShape &part : what.parts)
-    place += PeerHeap::partBytes(what.ranks, count(part) * 4);
-  return (place + 255) / 256 * 256;
+    buffer += PeerHeap::partBytes(what.ranks, count(part) * 4);
+  return (buffer + 255) / 256 * 256;
 }
 
 int64_t Rig::getResultBytes() const {
-  return what.toResults ? getPlaceBytes() : 0;
+  return what.toResults ? getBufferBytes() : 0;
 }
 
 uint64_t Rig::getResults(int64_t rank, int64_t exchange) const {
-  return heaps[size_t(rank)] + PeerHeap::kPlaces + 2 * getPlaceBytes() +
+  return heaps[size_t(rank)] + PeerHeap::kBuffers + 2 * getBufferBytes() +
          exchange * getResultBytes();
 }
 
 void Rig::makeHeap(int64_t rank) {
-  int64_t place = getPlaceBytes();
-  std::vector<char> bytes(static_cast<size_t>(PeerHeap::kPlaces));
+  int64_t buffer = getBufferBytes();
+  std::vector<char> bytes(static_cast<size_t>(PeerHeap::kBuffers));
   auto set = [&](int64_t offset, int64_t value) {
     std::memcpy(&bytes[size_t(offset)], &value, sizeof(value));
   };
   set(PeerHeap::kIndex, rank);
   set(PeerHeap::kLimit, what.limit);
-  set(PeerHeap::kPlaceBytes, place);
-  // What no rank sends may be read, and is NaN.
-  bytes.resize(
-      size_t(PeerHeap::kPlaces + 2 * place + what.exchanges * getResultBytes()),
-      char(0xff));
+  set(PeerHeap::kBufferBytes, buffer);
+  // Rows that no rank sends may be read, and are NaN.
+  bytes.resize(size_t(PeerHeap::kBuffers + 2 * buffer +
+                      what.exchanges * getResultBytes()),
+               char(0xff));
   heaps.push_back(
       allocate(int64_t(bytes.size()), "heap " + std::to_string(rank)));
   EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
 }
 
-/// What a rank gives to a sum: nothing that may be read where it is no owner of
-/// another rank's row.
+/// A rank's summand. Rows of other ranks for which it has no expert must not be
+/// read.
 float Rig::summed(int64_t rank, int64_t exchange, size_t part,
                   int64_t i) const {
   int64_t own = count(what.parts[part]);
@@ -106,8 +106,8 @@ uint64_t Rig::allocateIds(int64_t firstRank, int64_t numRanks,
   return allocateFilled(ids, "ids");
 }
 
-/// Rows of slots lie in another order than the slots, and those of slots that
-/// add nothing, or of rows that the rank does not own, are NaN.
+/// Rows of slots are in another order than the slots. Rows of slots that
+/// contribute nothing, or of rows for which the rank has no expert, are NaN.
 std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
   const PartShape &shape = what.parts.front();
   int64_t elements = sent(shape), numRows = elements / shape.columns;
@@ -122,7 +122,7 @@ std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
     for (int64_t slot = 0; slot < kSlots; ++slot) {
       int64_t number = row * kSlots + slot;
       int64_t position = numRows * kSlots - 1 - number;
-      // Slots of rows that do not count may have anything.
+      // Slots of invalid rows may have any value.
       if (hasSlot(rank, exchange, row, slot) ||
           (what.numValid >= 0 && row >= what.numValid))
         positions[size_t(number)] = int32_t(position);
@@ -142,29 +142,30 @@ std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
   return made;
 }
 
-float Rig::uncoded(int64_t rank, int64_t exchange, int64_t i) const {
+float Rig::unquantized(int64_t rank, int64_t exchange, int64_t i) const {
   int64_t columns = 4 * what.parts.front().columns;
   int64_t group = i % columns / what.group + i / columns;
-  // One element of a row decides, of any lane and warp; in some it is NaN.
-  if (what.hasCodesOfRows && i / columns % 7 == 3 &&
+  // One element determines the row's scale, in any lane and warp; in some rows
+  // it is NaN.
+  if (what.hasRowScales && i / columns % 7 == 3 &&
       i % columns == i / columns * 41 % columns)
     return std::numeric_limits<float>::quiet_NaN();
-  if (what.hasCodesOfRows && i % columns == (i / columns * 37 + 5) % columns)
+  if (what.hasRowScales && i % columns == (i / columns * 37 + 5) % columns)
     return std::ldexp(i % 2 == 0 ? 255.0F : -255.0F, int(group % 9));
-  // Some groups have zeros alone.
+  // Some groups are all zeros.
   if (group % 5 == 3)
     return 0;
-  // Eight bits and a sign, of another size for each group.
+  // Eight bits and a sign, with another magnitude for each group.
   int32_t digits = value(rank, exchange, 0, i * 3 + i / 11) % 256;
   return std::ldexp(float(i % 3 == 0 ? -digits : digits), int(group % 9) - 4);
 }
 
-const Rig::Codes &Rig::codes(int64_t rank, int64_t exchange) const {
+const Rig::Rounded &Rig::rounded(int64_t rank, int64_t exchange) const {
   auto [it, isNew] = knownCodes.try_emplace({rank, exchange});
-  Codes &made = it->second;
+  Rounded &made = it->second;
   if (!isNew)
     return made;
-  bool areRounded = what.hasCodesOfRows && !what.areIntegers;
+  bool areRounded = what.hasRowScales && !what.areIntegers;
   float least = areRounded ? 1.0F / 512 : 1e-10F;
   float greatest = what.areIntegers ? 127 : 448;
   std::vector<uint8_t> bytes;
@@ -173,7 +174,7 @@ const Rig::Codes &Rig::codes(int64_t rank, int64_t exchange) const {
     float largest = least;
     bool isNumber = true;
     for (int64_t i = first; i < first + what.group; ++i) {
-      float value = uncoded(rank, exchange, i);
+      float value = unquantized(rank, exchange, i);
       isNumber &= !std::isnan(value);
       largest = std::max(largest, std::fabs(value));
     }
@@ -188,7 +189,7 @@ const Rig::Codes &Rig::codes(int64_t rank, int64_t exchange) const {
     std::memcpy(&bits, &scale, sizeof(bits));
     made[1].push_back(bits);
     for (int64_t i = first; i < first + what.group; ++i) {
-      float quotient = uncoded(rank, exchange, i) / scale;
+      float quotient = unquantized(rank, exchange, i) / scale;
       if (what.areIntegers) {
         bytes.push_back(uint8_t(int8_t(std::nearbyint(quotient))));
         continue;
@@ -205,14 +206,14 @@ const Rig::Codes &Rig::codes(int64_t rank, int64_t exchange) const {
   return made;
 }
 
-uint64_t Rig::allocateUncoded(int64_t rank, int64_t exchange) {
+uint64_t Rig::allocateUnquantized(int64_t rank, int64_t exchange) {
   std::vector<uint16_t> rows;
   for (int64_t i = 0; i < 4 * count(what.parts.front()); ++i)
-    rows.push_back(uint16_t(llvm::APFloat(uncoded(rank, exchange, i))
+    rows.push_back(uint16_t(llvm::APFloat(unquantized(rank, exchange, i))
                                 .bitcastToAPInt()
                                 .getZExtValue() >>
                             16));
-  return allocateFilled(rows, "uncoded");
+  return allocateFilled(rows, "unquantized");
 }
 
 Status Rig::run() {
@@ -236,7 +237,7 @@ Status Rig::run() {
       for (auto [part, shape] : llvm::enumerate(what.parts)) {
         std::vector<int32_t> values(size_t(sent(shape)));
         for (size_t i = 0; i < values.size(); ++i) {
-          // What the kernel makes is nowhere before.
+          // The kernel's results are not in memory before it runs.
           int32_t number =
               areMade(part) ? -1 : value(rank, exchange, part, int64_t(i));
           float real = summed(rank, exchange, part, int64_t(i));
@@ -264,24 +265,25 @@ Status Rig::run() {
           slots.push_back(allocateIds(0, what.ranks, exchange));
         std::vector<int32_t> table;
         for (int64_t expert = 0; expert < what.numExperts(); ++expert)
-          llvm::append_range(table, what.hasReplicas
-                                        ? replicas(expert)
-                                        : std::vector<int32_t>{owner(expert)});
-        slots.push_back(allocateFilled(table, "owners"));
+          llvm::append_range(table,
+                             what.hasReplicas
+                                 ? replicas(expert)
+                                 : std::vector<int32_t>{destination(expert)});
+        slots.push_back(allocateFilled(table, "destinations"));
       }
       if (what.makesSums)
         llvm::append_range(slots, allocateSums(rank, exchange));
       if (what.group > 0)
-        slots.push_back(allocateUncoded(rank, exchange));
+        slots.push_back(allocateUnquantized(rank, exchange));
       for (int64_t distance = 0; distance < what.ranks; ++distance)
         slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
       if (llvm::is_contained(what.missing, rank * 100 + exchange))
         break;
-      for (int64_t piece = 0; piece < what.pieces; ++piece) {
+      for (int64_t chunk = 0; chunk < what.chunks; ++chunk) {
         std::vector<uint64_t> all = slots;
-        if (what.pieces > 1)
+        if (what.chunks > 1)
           all.push_back(
-              uint64_t(piece * what.parts.front().columns / what.pieces));
+              uint64_t(chunk * what.parts.front().columns / what.chunks));
         all.push_back(uint64_t(what.tokens));
         auto params = ptx::packParams(*(*loaded)->find("kernel"), all);
         if (!params)
@@ -347,8 +349,8 @@ int64_t Rig::countLeftOut() const {
   int64_t count = 0;
   for (const auto &[where, address] : outs) {
     auto [rank, exchange, part] = where;
-    // Later ones find in the heap what came before.
-    if (exchange > 1 || !what.gathers() || !what.parts[part].owned)
+    // Later exchanges find data of earlier ones in the heap.
+    if (exchange > 1 || !what.gathers() || !what.parts[part].routed)
       continue;
     int64_t own = this->count(what.parts[part]);
     for (int64_t i = 0; i < own * what.ranks; ++i) {

@@ -1,4 +1,4 @@
-//===- ExchangeRig.h - ranks in one simulator ------------------*- C++ -*-===//
+//===- ExchangeRig.h - ranks in one simulator -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,7 +10,7 @@
 #ifndef MOEC_UNITTESTS_TARGET_EXCHANGERIG_H
 #define MOEC_UNITTESTS_TARGET_EXCHANGERIG_H
 
-#include "moec/Ptx/Sim/Simulator.h"
+#include "moec/PtxSim/Simulator.h"
 #include "moert/Device.h"
 #include "moert/Expr.h"
 
@@ -28,32 +28,32 @@
 
 namespace moec::exchanges {
 
-/// One part: f32 or i32 rows of so many columns, or one row whatever the
-/// tokens. Those of owners alone are f32, in pieces of 16 bytes.
+/// One part: f32 or i32 rows with this number of columns, or one row whatever
+/// the tokens. Parts that go only to destination ranks are f32, in chunks of 16
+/// bytes.
 struct PartShape {
   int64_t columns;
   bool perToken = true;
-  bool owned = false;
+  bool routed = false;
 };
 
-/// Which experts rows have.
+/// Distribution of rows over experts.
 enum class Spread {
-  /// All rows go to all ranks, whoever needs them.
+  /// All rows go to all ranks.
   None,
-  /// Any of the experts, of which some are nowhere, and ids that are none.
+  /// Any expert, some of which no rank has, and invalid ids.
   Even,
-  /// Those of one rank alone.
+  /// Only experts of one rank.
   OneRank,
 };
 
-/// Experts of the ranks that meet, and one more for every so many, which none
-/// of these has.
+/// Experts of the participating ranks, and some experts that none of these has.
 constexpr int64_t kExpertsPerRank = 3, kTopK = 3;
-/// Physical ones of a rank, and replicas that the table has room for.
+/// Physical experts of a rank, and the most replicas of an expert in the table.
 constexpr int64_t kPhysicalPerRank = 2 * kExpertsPerRank, kReplicas = 3;
 
-/// Slots of a row whose sum the kernel makes itself: of some rows none has
-/// anything to add, of others all have.
+/// Slots of a row whose sum the kernel computes itself: in some rows none
+/// contributes, in others all do.
 constexpr int64_t kSlots = 5;
 
 struct Case {
@@ -63,31 +63,33 @@ struct Case {
   std::vector<PartShape> parts = {{8}, {3}, {1, false}};
   int64_t exchanges = 4;
   int64_t limit = int64_t(1) << 40;
-  /// Ranks that do not come to an exchange, as rank * 100 + exchange.
+  /// Ranks that skip an exchange, as rank * 100 + exchange.
   std::vector<int64_t> missing = {};
   Spread spread = Spread::None;
-  /// Everything that is summed is -0.0.
+  /// All summands are -0.0.
   bool isZero = false;
-  /// Of the config.
+  /// Field of the config.
   int64_t leastRows = 0, threads = 64;
   /// Whether experts have replicas: on their rank and, the odd ones, on the
   /// next one too.
   bool hasReplicas = false;
-  /// The kernel makes the sums that it moves, of one part.
+  /// The kernel computes the sums of one part, which it moves.
   bool makesSums = false;
-  /// With those an addend, and so many rows that count; -1: all.
+  /// With these sums: an addend, and the number of valid rows; -1: all.
   bool hasAddend = false;
   int64_t numValid = -1;
-  /// With those each exchange is so many launches, of some columns each.
-  int64_t pieces = 1;
-  /// The kernel quantizes the rows that it moves, of a gather whose first two
-  /// parts are codes, four to an element, and scales: so many codes to each.
+  /// With these sums: the number of launches per exchange, each of some
+  /// columns.
+  int64_t chunks = 1;
+  /// The kernel quantizes the rows of a gather whose first two parts are
+  /// quantized values, four per element, and scales: this number of values per
+  /// scale.
   int64_t group = 0;
-  /// With those one scale for each row, of codes of this type.
-  bool hasCodesOfRows = false;
+  /// With these: one scale per row, for quantized values of this type.
+  bool hasRowScales = false;
   bool areIntegers = false;
-  /// A gather writes to where other ranks read, each exchange elsewhere; a
-  /// kernel behind it reads that.
+  /// A gather writes directly to the memory that other ranks read, another part
+  /// for each exchange; a kernel behind it reads it.
   bool toResults = false;
 
   bool gathers() const { return kind == "all_gather"; }
@@ -104,15 +106,15 @@ struct Compiled {
 /// The kernel of a case. Each is compiled once.
 const Compiled &compile(const Case &what);
 
-/// A kernel `reader` of one CTA that stores what it loads of so many words:
-/// from, to, words.
+/// A kernel `reader` of one CTA that copies words. Arguments: from, to, number
+/// of words.
 extern const char *const kReader;
 constexpr int64_t kReaderThreads = 64;
 
 /// Changes the text of a kernel.
 using Mutation = std::string (*)(std::string);
 
-/// Of kernels side by side, none of which may go on for ever.
+/// Limit for concurrent kernels, none of which may run forever.
 inline ptx::SimulatorOptions makeOptions(uint64_t seed) {
   ptx::SimulatorOptions options;
   options.seed = seed;
@@ -131,9 +133,9 @@ public:
   }
 
   moert::Status run();
-  /// Whether all ranks have what they should, in what they need.
+  /// Whether all ranks have the right values in the rows that they need.
   bool isRight() const;
-  /// Gathered rows that their rank does not need, and has not been sent.
+  /// Gathered rows that a rank does not need and that were not sent to it.
   int64_t countLeftOut() const;
   int64_t readWord(int64_t rank, int64_t offset) const {
     int64_t word = 0;
@@ -142,7 +144,7 @@ public:
   }
 
 private:
-  /// Elements of a part that one rank sends, or gets of what is summed.
+  /// Elements of a part that one rank sends, or receives of a sum.
   int64_t count(const PartShape &part) const {
     return part.columns * (part.perToken ? what.tokens : 1);
   }
@@ -152,7 +154,7 @@ private:
   int64_t received(const PartShape &part) const {
     return count(part) * (what.gathers() ? what.ranks : 1);
   }
-  /// An id of a row of `rank`.
+  /// The id of a slot of a row of `rank`.
   int32_t id(int64_t rank, int64_t exchange, int64_t i) const {
     int64_t number = (i * 11 + rank * 5 + exchange * 3 + i / 7) % 101;
     if (what.spread == Spread::OneRank)
@@ -163,20 +165,20 @@ private:
     return int32_t((i / kTopK % 3 == 0 ? i / kTopK : number) %
                    what.numExperts());
   }
-  int32_t owner(int64_t expert) const {
-    int64_t place = expert / kExpertsPerRank;
-    return place < what.ranks ? int32_t(place) : -1;
+  int32_t destination(int64_t expert) const {
+    int64_t index = expert / kExpertsPerRank;
+    return index < what.ranks ? int32_t(index) : -1;
   }
   /// Physical numbers of an expert.
   std::vector<int32_t> replicas(int64_t expert) const {
     std::vector<int32_t> made(kReplicas, -1);
-    int32_t place = owner(expert);
-    if (place < 0)
+    int32_t index = destination(expert);
+    if (index < 0)
       return made;
     int64_t number = expert % kExpertsPerRank;
-    made[0] = int32_t(place * kPhysicalPerRank + number);
+    made[0] = int32_t(index * kPhysicalPerRank + number);
     if (expert % 2 != 0)
-      made[1] = int32_t((place + 1) % what.ranks * kPhysicalPerRank +
+      made[1] = int32_t((index + 1) % what.ranks * kPhysicalPerRank +
                         kExpertsPerRank + number);
     return made;
   }
@@ -187,7 +189,7 @@ private:
                                 return number >= 0 &&
                                        number / kPhysicalPerRank == rank;
                               })
-               : owner(expert) == rank;
+               : destination(expert) == rank;
   }
   /// Whether `rank` has an expert of that row of `sender`.
   bool owns(int64_t rank, int64_t sender, int64_t exchange, int64_t row) const {
@@ -200,14 +202,14 @@ private:
   bool needs(int64_t rank, int64_t sender, int64_t exchange, size_t part,
              int64_t element) const {
     const PartShape &shape = what.parts[part];
-    return !shape.owned || rank == sender ||
+    return !shape.routed || rank == sender ||
            owns(rank, sender, exchange, element / shape.columns);
   }
   static int32_t value(int64_t rank, int64_t exchange, size_t part, int64_t i) {
     return int32_t((i * 7 + rank * 13 + exchange * 29 + int64_t(part) * 5) %
                    997);
   }
-  /// Whether a slot of a row that a rank sums has something to add.
+  /// Whether a slot of a row that a rank sums contributes.
   bool hasSlot(int64_t rank, int64_t exchange, int64_t row,
                int64_t slot) const {
     if (what.numValid >= 0 && row >= what.numValid)
@@ -220,7 +222,7 @@ private:
     bool counts = what.numValid < 0 || row < what.numValid;
     return what.hasAddend && counts ? value(rank, exchange, kSlots, i) : 0;
   }
-  /// What a rank has of an element: given, or the sum that its kernel makes.
+  /// A rank's value of an element: given, or the sum that its kernel computes.
   int32_t part(int64_t rank, int64_t exchange, size_t part, int64_t i) const {
     if (!what.makesSums)
       return value(rank, exchange, part, i);
@@ -230,17 +232,17 @@ private:
         sum += value(rank, exchange, size_t(slot), i);
     return sum;
   }
-  /// An element of the rows that the kernel quantizes, which bf16 has.
-  float uncoded(int64_t rank, int64_t exchange, int64_t i) const;
-  /// What it makes of a rank's: codes and scales, as bits.
-  using Codes = std::array<std::vector<int32_t>, 2>;
-  const Codes &codes(int64_t rank, int64_t exchange) const;
+  /// An element of the rows that the kernel quantizes; exact in bf16.
+  float unquantized(int64_t rank, int64_t exchange, int64_t i) const;
+  /// A rank's quantized values and scales, as bits.
+  using Rounded = std::array<std::vector<int32_t>, 2>;
+  const Rounded &rounded(int64_t rank, int64_t exchange) const;
   bool areMade(size_t part) const { return what.group > 0 && part < 2; }
   int32_t expected(int64_t rank, int64_t exchange, size_t part,
                    int64_t i) const {
     int64_t own = count(what.parts[part]);
     if (areMade(part))
-      return codes(i / own, exchange)[part][size_t(i % own)];
+      return rounded(i / own, exchange)[part][size_t(i % own)];
     if (what.gathers())
       return value(i / own, exchange, part, i % own);
     int64_t offset = what.scatters() ? rank * own : 0;
@@ -250,7 +252,7 @@ private:
         sum += this->part(other, exchange, part, offset + i);
     return sum;
   }
-  /// Each of them has that row's part of the sum as -0.0.
+  /// Each rank's summand of that row is -0.0.
   bool allOwn(int64_t rank, int64_t exchange, size_t part, int64_t i) const {
     for (int64_t other = 0; other < what.ranks; ++other)
       if (!owns(other, rank, exchange, i / what.parts[part].columns))
@@ -268,7 +270,7 @@ private:
     return address;
   }
   std::vector<uint64_t> allocateSums(int64_t rank, int64_t exchange);
-  uint64_t allocateUncoded(int64_t rank, int64_t exchange);
+  uint64_t allocateUnquantized(int64_t rank, int64_t exchange);
   uint64_t allocate(int64_t bytes, const std::string &name) {
     auto address =
         simulator.allocate(size_t(std::max<int64_t>(bytes, 16)), 256, name);
@@ -276,10 +278,11 @@ private:
     return *address;
   }
   void makeHeap(int64_t rank);
-  /// What all parts take in a place, and as results of one exchange.
-  int64_t getPlaceBytes() const;
+  /// Bytes of all parts in a receive buffer, and in the results of one
+  /// exchange.
+  int64_t getBufferBytes() const;
   int64_t getResultBytes() const;
-  /// Where rank's results of an exchange begin.
+  /// Offset of the rank's results of an exchange.
   uint64_t getResults(int64_t rank, int64_t exchange) const;
 
   const Case what;
@@ -287,7 +290,7 @@ private:
   const std::string text;
   ptx::Simulator simulator;
   std::vector<uint64_t> heaps;
-  mutable std::map<std::pair<int64_t, int64_t>, Codes> knownCodes;
+  mutable std::map<std::pair<int64_t, int64_t>, Rounded> knownCodes;
   /// Per rank, exchange and part.
   std::map<std::tuple<int64_t, int64_t, size_t>, uint64_t> outs;
 };

@@ -22,14 +22,14 @@ using moert::Status;
 
 namespace {
 
-/// Rows of several pieces, of as many as a warp has, and of fewer, which go to
-/// all.
-const std::vector<PartShape> kOwned = {
+/// Rows of several chunks, of as many as a warp has lanes, and of fewer, which
+/// go to all ranks.
+const std::vector<PartShape> kRouted = {
     {3}, {44, true, true}, {128, true, true}, {4, true, true}, {1, false}};
 const std::vector<PartShape> kSummed = {{44, true, true}, {132, true, true}};
 
-Case makeOwned(Case what, Spread spread = Spread::Even) {
-  what.parts = what.gathers() ? kOwned : kSummed;
+Case makeRouted(Case what, Spread spread = Spread::Even) {
+  what.parts = what.gathers() ? kRouted : kSummed;
   what.spread = spread;
   return what;
 }
@@ -39,7 +39,7 @@ Case withReplicas(Case what) {
   return what;
 }
 
-Case makeReplicated(Case what) { return withReplicas(makeOwned(what)); }
+Case makeReplicated(Case what) { return withReplicas(makeRouted(what)); }
 
 Case makeToResults(Case what) {
   what.toResults = true;
@@ -53,12 +53,13 @@ Case makeSums(Case what, PartShape part, Spread spread = Spread::None) {
   return what;
 }
 
-/// Rows of so many groups that the kernel quantizes, beside others.
-Case makeCodes(Case what, int64_t groups, int64_t group = 128,
-               Spread spread = Spread::None) {
-  bool owned = spread != Spread::None;
-  what.parts = {{groups * group / 4, true, owned},
-                {groups, true, owned},
+/// Rows of this number of groups, which the kernel quantizes, beside other
+/// parts.
+Case makeQuantized(Case what, int64_t groups, int64_t group = 128,
+                   Spread spread = Spread::None) {
+  bool routed = spread != Spread::None;
+  what.parts = {{groups * group / 4, true, routed},
+                {groups, true, routed},
                 {3},
                 {1, false}};
   what.group = group;
@@ -66,11 +67,11 @@ Case makeCodes(Case what, int64_t groups, int64_t group = 128,
   return what;
 }
 
-/// The same with one scale for each row of so many codes, e4m3 or int8.
-Case makeCodesOfRows(Case what, int64_t columns, Spread spread = Spread::None,
-                     bool areIntegers = false) {
-  what = makeCodes(what, 1, columns, spread);
-  what.hasCodesOfRows = true;
+/// Likewise with one scale per row of this number of values, e4m3 or int8.
+Case makeQuantizedRows(Case what, int64_t columns, Spread spread = Spread::None,
+                       bool areIntegers = false) {
+  what = makeQuantized(what, 1, columns, spread);
+  what.hasRowScales = true;
   what.areIntegers = areIntegers;
   return what;
 }
@@ -87,8 +88,8 @@ Case makeWhole(Case what, int64_t numValid) {
   return what;
 }
 
-Case makePieces(Case what, int64_t pieces) {
-  what.pieces = pieces;
+Case makeChunks(Case what, int64_t chunks) {
+  what.chunks = chunks;
   return what;
 }
 
@@ -105,72 +106,74 @@ const Case kCases[] = {
     {"all_reduce", 4, 37},
     {"all_gather", 16, 3},
     {"reduce_scatter", 16, 3},
-    makeOwned({"all_gather", 2, 40}),
-    makeOwned({"all_gather", 4, 9}),
-    makeOwned({"all_gather", 4, 9}, Spread::OneRank),
-    makeOwned({"all_gather", 8, 5}),
-    makeOwned({"all_gather", 16, 2}),
-    makeOwned({"all_gather", 3, 1}),
+    makeRouted({"all_gather", 2, 40}),
+    makeRouted({"all_gather", 4, 9}),
+    makeRouted({"all_gather", 4, 9}, Spread::OneRank),
+    makeRouted({"all_gather", 8, 5}),
+    makeRouted({"all_gather", 16, 2}),
+    makeRouted({"all_gather", 3, 1}),
     makeToResults({"all_gather", 2, 1}),
     makeToResults({"all_gather", 2, 200}),
     makeToResults({"all_gather", 4, 37}),
     makeToResults({"all_gather", 8, 16}),
     makeToResults({"all_gather", 16, 3}),
-    makeToResults(makeOwned({"all_gather", 4, 9})),
-    makeToResults(makeOwned({"all_gather", 4, 9}, Spread::OneRank)),
-    makeToResults(makeOwned({"all_gather", 16, 2})),
+    makeToResults(makeRouted({"all_gather", 4, 9})),
+    makeToResults(makeRouted({"all_gather", 4, 9}, Spread::OneRank)),
+    makeToResults(makeRouted({"all_gather", 16, 2})),
     makeToResults(makeReplicated({"all_gather", 8, 5})),
-    makeOwned({"reduce_scatter", 2, 40}),
-    makeOwned({"reduce_scatter", 4, 9}),
-    makeOwned({"reduce_scatter", 4, 9}, Spread::OneRank),
-    makeOwned({"reduce_scatter", 8, 5}),
-    makeOwned({"reduce_scatter", 16, 2}),
+    makeRouted({"reduce_scatter", 2, 40}),
+    makeRouted({"reduce_scatter", 4, 9}),
+    makeRouted({"reduce_scatter", 4, 9}, Spread::OneRank),
+    makeRouted({"reduce_scatter", 8, 5}),
+    makeRouted({"reduce_scatter", 16, 2}),
     makeReplicated({"all_gather", 4, 9}),
     makeReplicated({"all_gather", 8, 5}),
     makeReplicated({"reduce_scatter", 4, 9}),
     makeReplicated({"reduce_scatter", 8, 5}),
-    // Groups of 8, 4 and 2 lanes, of more and of fewer pieces than a round has.
-    makeCodes({"all_gather", 2, 1}, 2),
-    makeCodes({"all_gather", 2, 40}, 3),
-    makeCodes({"all_gather", 4, 9}, 5, 64),
-    makeCodes({"all_gather", 8, 5}, 7, 32),
-    makeCodes({"all_gather", 16, 2}, 2),
-    makeCodes({"all_gather", 4, 9}, 2, 128, Spread::Even),
-    makeToResults(makeCodes({"all_gather", 2, 1}, 2)),
-    makeToResults(makeCodes({"all_gather", 2, 40}, 3)),
-    makeToResults(makeCodes({"all_gather", 4, 9}, 5, 64)),
-    makeToResults(makeCodes({"all_gather", 8, 5}, 7, 32)),
-    makeToResults(makeCodes({"all_gather", 2, 40}, 2, 128, Spread::Even)),
-    makeToResults(makeCodes({"all_gather", 4, 9}, 5, 128, Spread::OneRank)),
-    makeToResults(makeCodes({"all_gather", 16, 2}, 4, 128, Spread::Even)),
+    // Groups of 8, 4 and 2 lanes, with more and with fewer chunks than a round.
+    makeQuantized({"all_gather", 2, 1}, 2),
+    makeQuantized({"all_gather", 2, 40}, 3),
+    makeQuantized({"all_gather", 4, 9}, 5, 64),
+    makeQuantized({"all_gather", 8, 5}, 7, 32),
+    makeQuantized({"all_gather", 16, 2}, 2),
+    makeQuantized({"all_gather", 4, 9}, 2, 128, Spread::Even),
+    makeToResults(makeQuantized({"all_gather", 2, 1}, 2)),
+    makeToResults(makeQuantized({"all_gather", 2, 40}, 3)),
+    makeToResults(makeQuantized({"all_gather", 4, 9}, 5, 64)),
+    makeToResults(makeQuantized({"all_gather", 8, 5}, 7, 32)),
+    makeToResults(makeQuantized({"all_gather", 2, 40}, 2, 128, Spread::Even)),
+    makeToResults(makeQuantized({"all_gather", 4, 9}, 5, 128, Spread::OneRank)),
+    makeToResults(makeQuantized({"all_gather", 16, 2}, 4, 128, Spread::Even)),
+    makeToResults(withReplicas(
+        makeQuantized({"all_gather", 8, 5}, 2, 128, Spread::Even))),
+    // Rows for part of a warp, for one warp with one or two chunks per lane,
+    // and for two warps, full and not.
+    makeQuantizedRows({"all_gather", 2, 1}, 128),
+    makeQuantizedRows({"all_gather", 2, 20}, 1024),
+    makeQuantizedRows({"all_gather", 4, 9}, 1040),
+    makeQuantizedRows({"all_gather", 3, 9}, 512, Spread::None, true),
+    makeQuantizedRows({"all_gather", 16, 2}, 2048),
+    makeQuantizedRows({"all_gather", 4, 9}, 192, Spread::Even),
+    makeQuantizedRows({"all_gather", 4, 9}, 1536, Spread::Even, true),
+    makeToResults(makeQuantizedRows({"all_gather", 2, 1}, 2048)),
+    makeToResults(makeQuantizedRows({"all_gather", 2, 15}, 1536)),
     makeToResults(
-        withReplicas(makeCodes({"all_gather", 8, 5}, 2, 128, Spread::Even))),
-    // Rows of a part of a warp, of one that each lane has one or two pieces of,
-    // and of two warps, whole and not.
-    makeCodesOfRows({"all_gather", 2, 1}, 128),
-    makeCodesOfRows({"all_gather", 2, 20}, 1024),
-    makeCodesOfRows({"all_gather", 4, 9}, 1040),
-    makeCodesOfRows({"all_gather", 3, 9}, 512, Spread::None, true),
-    makeCodesOfRows({"all_gather", 16, 2}, 2048),
-    makeCodesOfRows({"all_gather", 4, 9}, 192, Spread::Even),
-    makeCodesOfRows({"all_gather", 4, 9}, 1536, Spread::Even, true),
-    makeToResults(makeCodesOfRows({"all_gather", 2, 1}, 2048)),
-    makeToResults(makeCodesOfRows({"all_gather", 2, 15}, 1536)),
+        makeQuantizedRows({"all_gather", 3, 9}, 2000, Spread::None, true)),
+    makeToResults(makeQuantizedRows({"all_gather", 8, 5}, 720)),
+    makeToResults(makeQuantizedRows({"all_gather", 2, 40}, 208, Spread::Even)),
     makeToResults(
-        makeCodesOfRows({"all_gather", 3, 9}, 2000, Spread::None, true)),
-    makeToResults(makeCodesOfRows({"all_gather", 8, 5}, 720)),
-    makeToResults(makeCodesOfRows({"all_gather", 2, 40}, 208, Spread::Even)),
-    makeToResults(makeCodesOfRows({"all_gather", 4, 9}, 1040, Spread::OneRank)),
-    makeToResults(makeCodesOfRows({"all_gather", 16, 2}, 1536, Spread::Even)),
+        makeQuantizedRows({"all_gather", 4, 9}, 1040, Spread::OneRank)),
+    makeToResults(makeQuantizedRows({"all_gather", 16, 2}, 1536, Spread::Even)),
+    makeToResults(withReplicas(
+        makeQuantizedRows({"all_gather", 8, 5}, 512, Spread::Even))),
+    withThreads(makeQuantizedRows({"all_gather", 2, 30}, 2048), 256),
     makeToResults(
-        withReplicas(makeCodesOfRows({"all_gather", 8, 5}, 512, Spread::Even))),
-    withThreads(makeCodesOfRows({"all_gather", 2, 30}, 2048), 256),
-    makeToResults(
-        withThreads(makeCodesOfRows({"all_gather", 2, 9}, 4096), 256)),
+        withThreads(makeQuantizedRows({"all_gather", 2, 9}, 4096), 256)),
     makeToResults(withThreads(
-        makeCodesOfRows({"all_gather", 2, 30}, 1040, Spread::Even, true), 256)),
-    // Rows of a part of a warp's pieces, of one, of several warps, and pieces
-    // of 4 bytes.
+        makeQuantizedRows({"all_gather", 2, 30}, 1040, Spread::Even, true),
+        256)),
+    // Rows for part of a warp, for one warp and for several, and chunks of 4
+    // bytes.
     makeSums({"reduce_scatter", 2, 1}, {44}),
     makeSums({"reduce_scatter", 2, 40}, {132}),
     makeSums({"reduce_scatter", 4, 9}, {600}),
@@ -187,23 +190,23 @@ const Case kCases[] = {
     makeWhole(makeSums({"reduce_scatter", 4, 9}, {132}), 20),
     makeWhole(makeSums({"reduce_scatter", 3, 9}, {3}), 0),
     // Some columns at a time, in as many launches.
-    makePieces(makeSums({"reduce_scatter", 2, 40}, {256}), 2),
-    makePieces(makeSums({"reduce_scatter", 3, 9}, {9}), 3),
-    makePieces(makeSums({"reduce_scatter", 8, 5}, {256}), 4),
-    makePieces(
+    makeChunks(makeSums({"reduce_scatter", 2, 40}, {256}), 2),
+    makeChunks(makeSums({"reduce_scatter", 3, 9}, {9}), 3),
+    makeChunks(makeSums({"reduce_scatter", 8, 5}, {256}), 4),
+    makeChunks(
         makeSums({"reduce_scatter", 4, 9}, {176, true, true}, Spread::Even), 4),
-    makePieces(makeSums({"all_reduce", 2, 40}, {264}), 2),
-    makePieces(makeWhole(makeSums({"reduce_scatter", 4, 9}, {264}), 20), 2),
-    makePieces(makeWhole(makeSums({"all_reduce", 3, 9}, {132}), 7), 3),
+    makeChunks(makeSums({"all_reduce", 2, 40}, {264}), 2),
+    makeChunks(makeWhole(makeSums({"reduce_scatter", 4, 9}, {264}), 20), 2),
+    makeChunks(makeWhole(makeSums({"all_reduce", 3, 9}, {132}), 7), 3),
 };
 
 std::string describe(const Case &what, uint64_t seed) {
   return what.kind.str() + " of " + std::to_string(what.ranks) + " ranks, " +
          std::to_string(what.tokens) + " tokens, " +
-         (what.spread == Spread::None      ? "all rows"
-          : what.hasReplicas               ? "rows of owners of replicas"
+         (what.spread == Spread::None ? "all rows"
+          : what.hasReplicas          ? "rows of destination ranks of replicas"
           : what.spread == Spread::OneRank ? "rows of one rank's experts"
-                                           : "rows of owners") +
+                                           : "rows of destination ranks") +
          (what.makesSums
               ? ", sums of " + std::to_string(what.parts.front().columns) +
                     " columns"
@@ -211,10 +214,10 @@ std::string describe(const Case &what, uint64_t seed) {
          (what.group == 0
               ? ""
               : std::string(", ") + (what.areIntegers ? "int8" : "e4m3") +
-                    " codes in " + (what.hasCodesOfRows ? "rows" : "groups") +
+                    " quantized in " + (what.hasRowScales ? "rows" : "groups") +
                     " of " + std::to_string(what.group)) +
          (what.toResults ? ", to results" : "") +
-         (what.pieces > 1 ? " in " + std::to_string(what.pieces) + " pieces"
+         (what.chunks > 1 ? " in " + std::to_string(what.chunks) + " chunks"
                           : "") +
          (what.threads > 64 ? ", " + std::to_string(what.threads) + " threads"
                             : "") +
@@ -224,10 +227,13 @@ std::string describe(const Case &what, uint64_t seed) {
 } // namespace
 
 TEST(Exchange, AllRanksGetWhatTheyShould) {
-  // Every night under more schedules.
-  const uint64_t seeds = std::getenv("MOEC_ALL_CASES") ? 6 : 2;
-  for (const Case &what : kCases)
+  // A change runs each case under one schedule of six, every night under all.
+  constexpr uint64_t seeds = 6;
+  const bool runsAll = std::getenv("MOEC_ALL_CASES");
+  for (const auto &[index, what] : llvm::enumerate(kCases))
     for (uint64_t seed = 0; seed < seeds; ++seed) {
+      if (!runsAll && seed != index % seeds)
+        continue;
       Rig rig(what, seed);
       Status status = rig.run();
       ASSERT_TRUE(status) << describe(what, seed) << ": " << status.message();
@@ -236,7 +242,7 @@ TEST(Exchange, AllRanksGetWhatTheyShould) {
                 what.gathers() && what.spread != Spread::None)
           << describe(what, seed);
       for (int64_t rank = 0; rank < what.ranks; ++rank) {
-        int64_t exchanges = what.exchanges * what.pieces;
+        int64_t exchanges = what.exchanges * what.chunks;
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs), exchanges);
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs +
                                          8 * (PeerHeap::kMaxCtas - 1)),
@@ -246,9 +252,9 @@ TEST(Exchange, AllRanksGetWhatTheyShould) {
     }
 }
 
-TEST(Exchange, WithFewRowsNobodyAsksForOwners) {
+TEST(Exchange, FewRowsGoToAllRanks) {
   for (int64_t leastRows : {9, 10}) {
-    Case what = makeOwned({"all_gather", 4, 9});
+    Case what = makeRouted({"all_gather", 4, 9});
     what.leastRows = leastRows;
     Rig rig(what, 1);
     Status status = rig.run();
@@ -258,10 +264,11 @@ TEST(Exchange, WithFewRowsNobodyAsksForOwners) {
   }
 }
 
-/// Who is no owner adds +0.0, so that -0.0 is left where all are owners alone.
+/// Ranks that do not send a row count as +0.0, so -0.0 remains only if all
+/// send.
 TEST(Exchange, SignsOfZerosAreThoseOfAllParts) {
   for (Spread spread : {Spread::Even, Spread::OneRank}) {
-    Case what = makeOwned({"reduce_scatter", 2, 40}, spread);
+    Case what = makeRouted({"reduce_scatter", 2, 40}, spread);
     what.isZero = true;
     Rig rig(what, 1);
     Status status = rig.run();
@@ -286,7 +293,7 @@ TEST(Exchange, SomeoneWhoDoesNotComeIsNamed) {
       EXPECT_NE(failure >> PeerHeap::kReasonShift, PeerHeap::None);
       EXPECT_EQ(failure & mask, 1);
     }
-    // Whoever comes later does not wait.
+    // Later ranks do not wait.
     EXPECT_EQ(rig.readWord(1, PeerHeap::kAbort), 2);
   }
 }
@@ -313,7 +320,7 @@ std::string dropAcquire(std::string text) {
   return replaceAll(std::move(text), "ld.acquire.sys", "ld.relaxed.sys");
 }
 
-/// The flag is found to be that of the next exchange.
+/// Mutant: the flag is that of the exchange before.
 std::string awaitFormerExchange(std::string text) {
   size_t load = text.find("ld.acquire.sys");
   size_t end = text.find('\n', load);
@@ -334,14 +341,14 @@ std::string dropBarrierBeforeFlag(std::string text) {
   return text.erase(barrier, text.find('\n', barrier) - barrier);
 }
 
-/// Lanes take what has come before another one has found the flag.
+/// Mutant: lanes read data before another lane has found the flag.
 std::string dropBarrierBehindFlag(std::string text) {
   size_t barrier = text.find("bar.warp.sync", text.find("ld.acquire.sys"));
   EXPECT_NE(barrier, std::string::npos);
   return text.erase(barrier, text.find('\n', barrier) - barrier);
 }
 
-/// Lanes do not meet half of those that have the rest of their group or row.
+/// Mutant: the reduction misses half of the lanes of a group or row.
 std::string meetFewerLanes(std::string text) {
   size_t count = 0;
   for (size_t at = 0;
@@ -356,14 +363,14 @@ std::string meetFewerLanes(std::string text) {
   return text;
 }
 
-/// Warps of a row do not wait for each other: all barriers that are not the
-/// CTA's with the number `which` of each two.
+/// Mutant: warps of a row do not wait for each other. Removes barrier number
+/// `which` of each pair that is not the CTA's.
 std::string dropBarrierOfRow(std::string text, size_t which) {
   size_t count = 0;
   for (size_t at = 0; (at = text.find("bar", at)) != std::string::npos; ++at) {
     size_t end = text.find('\n', at);
     llvm::StringRef line = llvm::StringRef(text).slice(at, end);
-    // That of the CTA has no number of threads.
+    // The CTA's barrier has no thread count.
     if (!line.contains(".sync") || line.contains("warp") ||
         !line.contains(", "))
       continue;
@@ -382,21 +389,38 @@ std::string dropBarrierBehindRow(std::string text) {
   return dropBarrierOfRow(std::move(text), 1);
 }
 
-/// All exchanges take the same place.
-std::string useOnePlace(std::string text) {
-  // Where the parity of the epoch chooses one of them.
-  std::string places = std::to_string(PeerHeap::kPlaces);
+/// All exchanges use the same buffer.
+std::string useOneBuffer(std::string text) {
+  // The code in which the parity of the epoch selects a buffer.
+  std::string buffers = std::to_string(PeerHeap::kBuffers);
   size_t count = 0;
   for (size_t at = 0;
-       (at = text.find(", " + places + ", ", at)) != std::string::npos; ++at) {
+       (at = text.find(", " + buffers + ", ", at)) != std::string::npos; ++at) {
     size_t name = text.find("%rd", text.rfind("selp.b64", at));
     std::string word = text.substr(name, text.find(',', name) - name);
     text.insert(text.find('\n', at) + 1,
-                "\tmov.b64 " + word + ", " + places + ";\n");
+                "\tmov.b64 " + word + ", " + buffers + ";\n");
     ++count;
   }
   EXPECT_GT(count, 0U);
   return text;
+}
+
+/// Expects that the kernels go wrong under one of eight schedules. A change
+/// stops at the first such one; every night all are counted.
+void expectNoticed(const Case &what, Mutation mutation,
+                   const std::string &name) {
+  constexpr uint64_t seeds = 8;
+  const bool runsAll = std::getenv("MOEC_ALL_CASES");
+  uint64_t noticed = 0;
+  for (uint64_t seed = 0; seed < seeds && (runsAll || noticed == 0); ++seed) {
+    Rig rig(what, seed, mutation);
+    noticed += !rig.run() || !rig.isRight();
+  }
+  EXPECT_GT(noticed, 0U) << name;
+  if (runsAll)
+    llvm::outs() << name << ": noticed with " << noticed << " of " << seeds
+                 << " seeds\n";
 }
 
 } // namespace
@@ -408,85 +432,71 @@ TEST(Exchange, MistakesAreNoticed) {
       {"waits for the exchange before", awaitFormerExchange},
       {"no barrier before the flag", dropBarrierBeforeFlag},
       {"no barrier behind the flag", dropBarrierBehindFlag},
-      {"one place for all exchanges", useOnePlace},
+      {"one buffer for all exchanges", useOneBuffer},
   };
-  constexpr uint64_t seeds = 8;
   for (const Case &what :
        {Case{"all_gather", 2, 200}, Case{"all_reduce", 4, 37},
         Case{"reduce_scatter", 4, 37},
-        // Of many ranks, in loops.
+        // Many ranks, in loops.
         Case{"all_gather", 8, 30}, Case{"reduce_scatter", 8, 30},
-        makeOwned({"all_gather", 4, 20}), makeOwned({"reduce_scatter", 4, 20}),
+        makeRouted({"all_gather", 4, 20}),
+        makeRouted({"reduce_scatter", 4, 20}),
         makeToResults({"all_gather", 2, 200}),
-        makeToResults(makeOwned({"all_gather", 4, 20})),
-        makeCodes({"all_gather", 4, 37}, 3),
-        makeToResults(makeCodes({"all_gather", 2, 80}, 3, 128, Spread::Even)),
-        makeCodesOfRows({"all_gather", 4, 17}, 1040),
+        makeToResults(makeRouted({"all_gather", 4, 20})),
+        makeQuantized({"all_gather", 4, 37}, 3),
         makeToResults(
-            makeCodesOfRows({"all_gather", 2, 33}, 1040, Spread::Even)),
+            makeQuantized({"all_gather", 2, 80}, 3, 128, Spread::Even)),
+        makeQuantizedRows({"all_gather", 4, 17}, 1040),
+        makeToResults(
+            makeQuantizedRows({"all_gather", 2, 33}, 1040, Spread::Even)),
         makeSums({"reduce_scatter", 4, 37}, {132}),
         makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
         makeSums({"all_reduce", 2, 80}, {132}),
-        makePieces(makeSums({"reduce_scatter", 4, 37}, {264}), 2)}) {
+        makeChunks(makeSums({"reduce_scatter", 4, 37}, {264}), 2)}) {
     Rig right(what, 0);
     EXPECT_TRUE(right.run() && right.isRight()) << describe(what, 0);
     for (auto [name, mutation] : mutations) {
-      // Nothing of these is done by who pushes to results.
+      // Gathers to results have none of these.
       if (what.toResults &&
-          (mutation == dropBarrierBehindFlag || mutation == useOnePlace))
+          (mutation == dropBarrierBehindFlag || mutation == useOneBuffer))
         continue;
-      // Of many rounds one place does: flags of the later ones say that the
-      // first ones have been taken.
+      // With many rounds one buffer suffices: flags of later rounds show that
+      // earlier rounds have been read.
       Case tried = what;
-      if (mutation == useOnePlace)
+      if (mutation == useOneBuffer)
         tried.tokens = 5;
-      uint64_t noticed = 0;
-      for (uint64_t seed = 0; seed < seeds; ++seed) {
-        Rig rig(tried, seed, mutation);
-        noticed += !rig.run() || !rig.isRight();
-      }
-      std::string kind = what.kind.str() + " of " + std::to_string(what.ranks) +
-                         (what.spread == Spread::None ? "" : " to owners") +
-                         (what.makesSums ? " of its sums" : "") +
-                         (what.group == 0       ? ""
-                          : what.hasCodesOfRows ? " of its codes of rows"
-                                                : " of its codes") +
-                         (what.toResults ? " to results" : "") +
-                         (what.pieces > 1 ? " in pieces" : "");
-      EXPECT_GT(noticed, 0U) << name << ", " << kind;
-      RecordProperty(kind + ": " + name, int(noticed));
-      llvm::outs() << kind << ", " << name << ": noticed with " << noticed
-                   << " of " << seeds << " seeds\n";
+      std::string kind =
+          what.kind.str() + " of " + std::to_string(what.ranks) +
+          (what.spread == Spread::None ? "" : " to destination ranks") +
+          (what.makesSums ? " of its sums" : "") +
+          (what.group == 0     ? ""
+           : what.hasRowScales ? " of its quantized rows"
+                               : " of its quantized groups") +
+          (what.toResults ? " to results" : "") +
+          (what.chunks > 1 ? " in chunks" : "");
+      expectNoticed(tried, mutation, name + (", " + kind));
     }
   }
 }
 
-/// Each lane finds the largest magnitude of all lanes of its group.
+/// Each lane finds the largest magnitude in its group.
 TEST(Exchange, LanesOfAGroupMeet) {
-  Case what = makeToResults(makeCodes({"all_gather", 2, 9}, 3));
+  Case what = makeToResults(makeQuantized({"all_gather", 2, 9}, 3));
   Rig rig(what, 1, meetFewerLanes);
   Status status = rig.run();
   ASSERT_TRUE(status) << status.message();
   EXPECT_FALSE(rig.isRight());
 }
 
-/// All lanes of a row too, and all of its warps: what these found is there, and
-/// nobody writes what others have still to read.
+/// All lanes and warps of a row do too: the warps' maxima are in shared memory,
+/// and no warp overwrites a value that others have yet to read.
 TEST(Exchange, WarpsOfARowMeet) {
   Case what = makeToResults(
-      withThreads(makeCodesOfRows({"all_gather", 2, 40}, 2048), 128));
+      withThreads(makeQuantizedRows({"all_gather", 2, 40}, 2048), 128));
   for (auto [name, mutation] :
        {std::pair<const char *, Mutation>("fewer lanes", meetFewerLanes),
         {"no barrier ahead of what is found", dropBarrierAheadOfRow},
         {"no barrier behind it", dropBarrierBehindRow}}) {
-    constexpr uint64_t seeds = 8;
-    uint64_t noticed = 0;
-    for (uint64_t seed = 0; seed < seeds; ++seed) {
-      Rig rig(what, seed, mutation);
-      noticed += !rig.run() || !rig.isRight();
-    }
-    EXPECT_GT(noticed, 0U) << name;
-    llvm::outs() << name << ": noticed with " << noticed << " of " << seeds
-                 << " seeds\n";
+    expectNoticed(what, mutation, name);
   }
 }

@@ -23,7 +23,7 @@ namespace {
 constexpr const char *kDense = R"(
 tile.kernel @kernel(%x: memref<?x256xbf16>, %w: memref<512x256xbf16>, %v: memref<1xi32>,
     %y: memref<?x512xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<512x256xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<512x256xbf16>)
       num_valid_tokens(%v : memref<1xi32>) outs(%y : memref<?x512xbf16>)
   tile.return
 })";
@@ -31,7 +31,7 @@ tile.kernel @kernel(%x: memref<?x256xbf16>, %w: memref<512x256xbf16>, %v: memref
 constexpr const char *kGrouped = R"(
 tile.kernel @kernel(%x: memref<?x256xf16>, %w: memref<6x512x256xf16>, %o: memref<7xi32>,
     %s: memref<?xi32>, %y: memref<?x256xf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf16>, memref<6x512x256xf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf16>, memref<6x512x256xf16>)
       offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x256xf16>) epilogue {
       ^bb0(%gate: f32, %up: f32):
         %z = arith.mulf %gate, %up : f32
@@ -70,7 +70,7 @@ protected:
     return fences;
   }
 
-  /// What the pass says, one line per error.
+  /// The errors of the pass, one per line.
   std::string verify(ModuleOp module) {
     std::string errors;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {

@@ -1,4 +1,4 @@
-//===- Float8Test.cpp - codes of 8 bits on simulated GPUs -------*- C++ -*-===//
+//===- Float8Test.cpp - values of 8 bits on simulated GPUs ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -61,13 +61,13 @@ struct QuantizeCase {
   int64_t getNumGroups() const {
     return (columns + getGroup() - 1) / getGroup();
   }
-  /// What zeros count as.
+  /// The scale of a group of zeros.
   float getLeast() const {
     return areRows && !areIntegers ? 1.0f / 512 : 1e-10f;
   }
-  float getLargestCode() const { return areIntegers ? 127 : 448; }
+  float getLargestValue() const { return areIntegers ? 127 : 448; }
   std::string getStorage() const { return areIntegers ? "i8" : "f8E4M3FN"; }
-  /// Halfway between two codes, the `i`-th of 126.
+  /// Halfway between two quantized values, the `i`-th of 126.
   float getMiddle(int64_t i) const {
     return areIntegers ? float(i) + 0.5f
                        : (fromE4M3(uint8_t(i)) + fromE4M3(uint8_t(i + 1))) / 2;
@@ -107,7 +107,7 @@ float roundTo(float value, const llvm::fltSemantics &semantics) {
 }
 
 /// Rows of many magnitudes, each with some zeros; then infinities and NaN, and
-/// numbers whose quotients lie between two codes.
+/// numbers whose quotients lie between two quantized values.
 std::vector<float> makeRows(const QuantizeCase &test,
                             const llvm::fltSemantics &semantics) {
   std::mt19937 random(7);
@@ -122,10 +122,10 @@ std::vector<float> makeRows(const QuantizeCase &test,
         value = column % 2 ? -0.0f : 0.0f;
       if (row == 2)
         value = column % 2 ? -0.0f : 0.0f;
-      // Scale 2: the middle between two codes, and what is close to it.
+      // Scale 2: halfway between two quantized values, and close to it.
       if (row == 3)
         value = column % 128 == 0
-                    ? 2 * test.getLargestCode()
+                    ? 2 * test.getLargestValue()
                     : std::nextafter(2 * test.getMiddle(column % 126),
                                      column % 3 == 0   ? inf
                                      : column % 3 == 1 ? -inf
@@ -178,14 +178,14 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
       kernel.input(toBits<uint16_t>(values, semantics));
     if (test.hasOffsets)
       kernel.input(std::vector<int32_t>{0, 1, int32_t(written)});
-    // What nobody writes can be read back.
+    // Memory that no thread writes can be read back.
     kernel.input(std::vector<uint8_t>(values.size(), 0x55));
     kernel.input(std::vector<float>(test.rows * groups, 0.5));
     kernel.run(test.hasOffsets ? test.rows / 2 : test.rows);
     if (HasFatalFailure())
       return;
     size_t first = test.hasOffsets ? 2 : 1;
-    auto codes = kernel.read<uint8_t>(first, values.size());
+    auto quantized = kernel.read<uint8_t>(first, values.size());
     auto scales = kernel.read<float>(first + 1, test.rows * groups);
     for (int64_t row = 0; row < test.rows; ++row)
       for (int64_t group = 0; group < groups; ++group) {
@@ -199,7 +199,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
             most = std::fabs(of[i]);
         float expected = std::isnan(most) ? most
                                           : std::fmax(most, test.getLeast()) /
-                                                test.getLargestCode();
+                                                test.getLargestValue();
         // 2^ceil(log2(s)) of docs/use/layers.md.
         if (test.arePowers && std::isfinite(expected))
           expected = float(std::exp2(std::ceil(std::log2(double(expected)))));
@@ -207,7 +207,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
         if (row >= written) {
           ASSERT_EQ(actual, 0.5) << target << " row " << row;
           for (int64_t i = begin; i < end; ++i)
-            ASSERT_EQ(codes[row * test.columns + i], 0x55);
+            ASSERT_EQ(quantized[row * test.columns + i], 0x55);
           continue;
         }
         ASSERT_TRUE(std::isnan(expected) ? std::isnan(actual)
@@ -215,7 +215,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
             << target << " row " << row << " group " << group << ": " << actual
             << " is not " << expected;
         for (int64_t i = begin; i < end; ++i) {
-          uint8_t code = codes[row * test.columns + i];
+          uint8_t code = quantized[row * test.columns + i];
           float quotient = of[i] / expected;
           ASSERT_TRUE(test.isCode(code, quotient))
               << target << " row " << row << " column " << i << ": " << of[i]
@@ -262,42 +262,43 @@ INSTANTIATE_TEST_SUITE_P(
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Row r has code r in one place, and weights have 1 there: all codes come out.
+/// Row r has value r at one index, where weights have 1, so that results cover
+/// all 8-bit values.
 TEST(Float8, ProductsReadEveryCode) {
-  constexpr int64_t codes = 256, depth = 160, columns = 32;
+  constexpr int64_t numValues = 256, sizeK = 160, columns = 32;
   std::string text = R"(
     tile.kernel @kernel(%x: memref<?x160xf8E4M3FN>, %w: memref<32x160xf8E4M3FN>,
         %a: memref<?x2xf32>, %b: memref<1x2xf32>, %y: memref<?x32xf32>, %t: i64) {
-      tile.contract tokens(%t) ins(%x, %w : memref<?x160xf8E4M3FN>, memref<32x160xf8E4M3FN>)
+      tile.gemm tokens(%t) ins(%x, %w : memref<?x160xf8E4M3FN>, memref<32x160xf8E4M3FN>)
           input_scale(%a : memref<?x2xf32>) weight_scale(%b : memref<1x2xf32>)
           outs(%y : memref<?x32xf32>)
-          {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 128, vector_width = 4>}
+          {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, config = #tile.sm80_gemm<block_m = 32, block_n = 32, block_k = 128, vector_width = 4>}
       tile.return
     })";
-  // A place for each column, in both blocks of scales.
+  // Index of the one in each column, in both blocks of scales.
   auto place = [](int64_t column) { return column * 5; };
-  std::vector<uint8_t> x(codes * depth), w(columns * depth);
-  std::vector<float> rowScales(codes * 2), blockScales{0.5, 2};
-  for (int64_t code = 0; code < codes; ++code) {
+  std::vector<uint8_t> x(numValues * sizeK), w(columns * sizeK);
+  std::vector<float> rowScales(numValues * 2), blockScales{0.5, 2};
+  for (int64_t code = 0; code < numValues; ++code) {
     for (int64_t column = 0; column < columns; ++column)
-      x[code * depth + place(column)] = uint8_t(code + column);
+      x[code * sizeK + place(column)] = uint8_t(code + column);
     rowScales[2 * code] = 1 + float(code) / 256;
     rowScales[2 * code + 1] = 3;
   }
   for (int64_t column = 0; column < columns; ++column)
-    w[column * depth + place(column)] = toE4M3(1);
+    w[column * sizeK + place(column)] = toE4M3(1);
   for (std::string target : kTargets) {
     GpuKernel kernel(text, target);
     kernel.input(x);
     kernel.input(w);
     kernel.input(rowScales);
     kernel.input(blockScales);
-    kernel.output(codes * columns * sizeof(float));
-    kernel.run(codes);
+    kernel.output(numValues * columns * sizeof(float));
+    kernel.run(numValues);
     if (HasFatalFailure())
       return;
-    auto y = kernel.read<float>(4, codes * columns);
-    for (int64_t code = 0; code < codes; ++code) {
+    auto y = kernel.read<float>(4, numValues * columns);
+    for (int64_t code = 0; code < numValues; ++code) {
       bool hasNaN = false;
       for (int64_t column = 0; column < columns; ++column)
         hasNaN |= isNaN(uint8_t(code + column));

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Products of weights of 4 and 8 bits, whose elements have all codes, with
-// scales of all types, zero points and global scales, on simulated GPUs.
+// Products of weights of 4 and 8 bits, whose elements have all quantized
+// values, with scales of all types, zero points and global scales, on simulated
+// GPUs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +30,7 @@ const Format kLowBlock{"block, block = [32, 96]", 32, 96};
 
 const char *const kTargets[] = {"sm_80", "sm_90a"};
 
-/// Next to every type of input that is not quantized, in all orders.
+/// With every type of unquantized input, in all orders of gate and up.
 TEST(GpuFormats, Fp4) {
   for (std::string element : {"bf16", "f16", "f32"})
     for (const Format &weight : {kMxfp4, kNvfp4}) {
@@ -64,7 +65,7 @@ TEST(GpuFormats, Scales) {
                     "gate_up", true});
 }
 
-/// Both operands: they meet in f16.
+/// Both operands quantized: the compute type is f16.
 TEST(GpuFormats, QuantizedInputs) {
   for (const Format &input : {kToken, kToken.with("i8"), kTensor.with("i8")})
     for (const Format &weight :
@@ -74,20 +75,20 @@ TEST(GpuFormats, QuantizedInputs) {
       runInTurns({input, weight, "bf16", 256, 72, "gate_up", true});
 }
 
-/// A product of tensor cores has one of the groups that are decoded at once.
+/// An instruction's K covers one of the groups that are dequantized at once.
 TEST(GpuFormats, GroupsOfOneProduct) {
   for (std::string element : {"bf16", "f16", "f32"})
     for (const Format &weight :
          {kGroup16.with("i8"), kGroup16.with("i8", "bf16", true),
           kGroup16.with("f8E4M3FN", "f8E8M0FNU"), kGroup48.with("i8", "f16")})
-      for (int64_t depth : {144, 256})
-        runInTurns({kPlain, weight, element, depth, 72, "gate_up", true});
+      for (int64_t sizeK : {144, 256})
+        runInTurns({kPlain, weight, element, sizeK, 72, "gate_up", true});
   for (const Format &input : {kToken, kToken.with("i8"), kGroup32})
     runInTurns({input, kGroup16.with("f8E4M3FN", "f16"), "bf16", 192, 40,
                 "interleaved", true});
 }
 
-/// What is subtracted behind scales, next to inputs with scales of both times.
+/// Minima, with inputs whose scales are applied in the loop and behind it.
 TEST(GpuFormats, Minima) {
   for (std::string element : {"bf16", "f16", "f32"})
     for (std::string storage : {"i4", "i8"})
@@ -97,24 +98,24 @@ TEST(GpuFormats, Minima) {
                       256, 72, "up_gate", true});
   for (const Format &input : {kToken, kTensor.with("i8"), kGroup64})
     for (std::string storage : {"i4", "i8"})
-      for (int64_t depth : {64, 288})
-        runInTurns({input, kGroup32.withMinima(storage), "bf16", depth, 37, "",
+      for (int64_t sizeK : {64, 288})
+        runInTurns({input, kGroup32.withMinima(storage), "bf16", sizeK, 37, "",
                     false});
   for (std::string element : {"bf16", "f32"})
     runInTurns({kPlain, kGroup16.withMinima("i8"), element, 144, 40,
                 "interleaved", true});
 }
 
-/// Blocks, which share zero points too; rows of an odd number of chunks, whose
-/// last step is cut; columns that fill no tile.
+/// Blocks, which share zero points too; rows with an odd number of chunks,
+/// whose last k tile is partial; columns that do not fill a tile.
 TEST(GpuFormats, Tails) {
   for (std::string element : {"bf16", "f32"})
-    for (int64_t depth : {32, 96, 288})
+    for (int64_t sizeK : {32, 96, 288})
       for (const Format &weight :
            {kMxfp4, kNvfp4, kChannel.with("i4", "f32", true),
             kGroup32.with("i8", "f32", true)}) {
-        runInTurns({kPlain, weight, element, depth, 37, "gate_up", true});
-        runInTurns({kToken, weight, element, depth, 37, "", false});
+        runInTurns({kPlain, weight, element, sizeK, 37, "gate_up", true});
+        runInTurns({kToken, weight, element, sizeK, 37, "", false});
       }
   for (std::string storage : {"i4", "i8"})
     for (bool hasZeroPoint : {false, true})
@@ -125,54 +126,54 @@ TEST(GpuFormats, Tails) {
 
 /// Rows of bytes that are not on multiples of 16.
 TEST(GpuFormats, Unaligned) {
-  for (int64_t depth : {7, 40, 129})
+  for (int64_t sizeK : {7, 40, 129})
     for (bool hasZeroPoint : {false, true})
       for (const Format &input : {kPlain, kToken.with("i8")})
         runInTurns({input, kChannel.with("i8", "f32", hasZeroPoint), "bf16",
-                    depth, 37, "gate_up", true});
+                    sizeK, 37, "gate_up", true});
 }
 
-/// Checks one product per column, with a scale of each code: `storage` of
-/// weights, as text, of which `one` in the first byte is 1.
+/// Checks one gemm per column with a scale for each stored value: `storage` is
+/// the type of the weights as text, in which `one` in the first byte is 1.
 void expectEveryScale(const std::string &target, const Format &format,
                       uint8_t one, double (*getScale)(int64_t code)) {
-  constexpr int64_t codes = 256, depth = 32;
-  int64_t groups = format.getScaleColumns(depth);
-  int64_t rowBytes = format.areHalves() ? depth / 2 : depth;
+  constexpr int64_t numValues = 256, sizeK = 32;
+  int64_t groups = format.getScaleColumns(sizeK);
+  int64_t rowBytes = format.areHalves() ? sizeK / 2 : sizeK;
   std::string type = "x" + std::to_string(groups) + "x" + format.scale + ">";
   std::string w = "memref<256x" + std::to_string(rowBytes) + "xi8>";
   GpuKernel kernel(
       "tile.kernel @kernel(%x: memref<?x32xbf16>, %w: " + w +
           ", %b: memref<256" + type +
-          ", %y: memref<?x256xf32>, %t: i64) {\ntile.contract tokens(%t) "
+          ", %y: memref<?x256xf32>, %t: i64) {\ntile.gemm tokens(%t) "
           "ins(%x, %w : memref<?x32xbf16>, " +
           w + ") weight_scale(%b : memref<256" + type +
           ") outs(%y : memref<?x256xf32>) {" +
           format.getAttribute("weight_quant", false) +
-          "way = #moe.way<decode>}\ntile.return\n}",
+          "strategy = #moe.strategy<dequantize>}\ntile.return\n}",
       target);
   // 2^60, -2^-3 and 0, as bf16.
   const std::vector<double> inputs{0x1p60, -0x1p-3, 0};
-  std::vector<uint16_t> x(inputs.size() * depth);
+  std::vector<uint16_t> x(inputs.size() * sizeK);
   x[0] = 0x5D80;
-  x[depth] = 0xBE00;
-  std::vector<uint8_t> w13(codes * rowBytes), scales;
-  for (int64_t code = 0; code < codes; ++code) {
+  x[sizeK] = 0xBE00;
+  std::vector<uint8_t> w13(numValues * rowBytes), scales;
+  for (int64_t code = 0; code < numValues; ++code) {
     w13[code * rowBytes] = one;
     scales.insert(scales.end(), groups, uint8_t(code));
   }
   kernel.input(x);
   kernel.input(w13);
   kernel.input(scales);
-  kernel.output(inputs.size() * codes * sizeof(float));
+  kernel.output(inputs.size() * numValues * sizeof(float));
   kernel.run(int64_t(inputs.size()));
   if (testing::Test::HasFatalFailure())
     return;
-  auto y = kernel.read<float>(3, inputs.size() * codes);
+  auto y = kernel.read<float>(3, inputs.size() * numValues);
   for (size_t row = 0; row < inputs.size(); ++row)
-    for (int64_t code = 0; code < codes; ++code) {
+    for (int64_t code = 0; code < numValues; ++code) {
       float expected = float(inputs[row] * getScale(code));
-      float actual = y[row * codes + code];
+      float actual = y[row * numValues + code];
       ASSERT_TRUE(std::isnan(expected) ? std::isnan(actual)
                                        : actual == expected)
           << target << " row " << row << " code " << code << ": " << actual
@@ -198,53 +199,53 @@ TEST(GpuFormats, EveryScale) {
   }
 }
 
-/// Row r of the input is 1 at element r, and row c of the weight has code c at
-/// every even one and code 15 - c at the odd ones: numbers of 16 bits are
-/// rounded once, and those of f32 are as they are.
+/// Row r of the input is 1 at element r. Row c of the weight has index c at
+/// even elements and 15 - c at odd ones. 16-bit results are rounded once, f32
+/// results are exact.
 TEST(GpuFormats, EveryCodeOfNF4) {
-  constexpr int64_t codes = 16, depth = 64;
+  constexpr int64_t numValues = 16, sizeK = 64;
   for (std::string target : kTargets)
     for (std::string element : {"bf16", "f16", "f32"}) {
       std::string x = "memref<?x64x" + element + ">";
       GpuKernel kernel(
           "tile.kernel @kernel(%x: " + x +
               ", %w: memref<16x32xi8>, %b: memref<16x1xf32>, %y: "
-              "memref<?x16xf32>, %t: i64) {\ntile.contract tokens(%t) ins(%x, "
+              "memref<?x16xf32>, %t: i64) {\ntile.gemm tokens(%t) ins(%x, "
               "%w : " +
               x +
               ", memref<16x32xi8>) weight_scale(%b : memref<16x1xf32>) outs(%y "
               ": memref<?x16xf32>) {" +
               kNF4.getAttribute("weight_quant", false) +
-              "way = #moe.way<decode>}\ntile.return\n}",
+              "strategy = #moe.strategy<dequantize>}\ntile.return\n}",
           target);
       const llvm::fltSemantics &semantics =
           element == "bf16"  ? llvm::APFloat::BFloat()
           : element == "f16" ? llvm::APFloat::IEEEhalf()
                              : llvm::APFloat::IEEEsingle();
-      std::vector<uint32_t> ones(depth * depth);
-      for (int64_t i = 0; i < depth; ++i)
-        ones[i * depth + i] = uint32_t(
+      std::vector<uint32_t> ones(sizeK * sizeK);
+      for (int64_t i = 0; i < sizeK; ++i)
+        ones[i * sizeK + i] = uint32_t(
             llvm::APFloat(semantics, 1).bitcastToAPInt().getZExtValue());
       if (element == "f32")
         kernel.input(ones);
       else
         kernel.input(std::vector<uint16_t>(ones.begin(), ones.end()));
       std::vector<uint8_t> w;
-      for (int64_t code = 0; code < codes; ++code)
-        w.insert(w.end(), depth / 2, uint8_t(code | (15 - code) << 4));
+      for (int64_t code = 0; code < numValues; ++code)
+        w.insert(w.end(), sizeK / 2, uint8_t(code | (15 - code) << 4));
       kernel.input(w);
-      kernel.input(std::vector<float>(codes, 2));
-      kernel.output(depth * codes * sizeof(float));
-      kernel.run(depth);
+      kernel.input(std::vector<float>(numValues, 2));
+      kernel.output(sizeK * numValues * sizeof(float));
+      kernel.run(sizeK);
       ASSERT_FALSE(HasFatalFailure());
-      auto y = kernel.read<float>(3, depth * codes);
-      for (int64_t row = 0; row < depth; ++row)
-        for (int64_t code = 0; code < codes; ++code) {
+      auto y = kernel.read<float>(3, sizeK * numValues);
+      for (int64_t row = 0; row < sizeK; ++row)
+        for (int64_t code = 0; code < numValues; ++code) {
           llvm::APFloat number(moec::moe::kNF4[row % 2 ? 15 - code : code]);
           bool isInexact;
           number.convert(semantics, llvm::APFloat::rmNearestTiesToEven,
                          &isInexact);
-          ASSERT_EQ(y[row * codes + code], 2 * number.convertToFloat())
+          ASSERT_EQ(y[row * numValues + code], 2 * number.convertToFloat())
               << target << " " << element << " row " << row << " code " << code;
         }
     }

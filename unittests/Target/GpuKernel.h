@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_TARGET_GPUKERNEL_H
 #define MOEC_UNITTESTS_TARGET_GPUKERNEL_H
 
-#include "moec/Ptx/Sim/Simulator.h"
+#include "moec/PtxSim/Simulator.h"
 #include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
 
@@ -50,7 +50,7 @@ public:
       ptx = *text;
   }
 
-  /// A buffer that holds the values, or is not written before the kernel.
+  /// A buffer with these values, or an uninitialized one.
   template <typename T>
   void input(const std::vector<T> &values) {
     output(values.size() * sizeof(T));
@@ -91,7 +91,7 @@ public:
   }
 
 private:
-  /// Makes the map of an argument whose sizes are known and that lies densely.
+  /// Makes the tensor map of a dense argument of known sizes.
   void addMap(tile::TensorMapAttr map, tile::KernelOp kernel) {
     auto type = mlir::cast<mlir::MemRefType>(
         kernel.getBody().getArgument(map.getArgument()).getType());
@@ -118,7 +118,7 @@ private:
   std::string ptx;
   moec::ptx::Simulator simulator;
   std::vector<uint64_t> slots;
-  /// Each is of an argument, by its number.
+  /// Each belongs to the argument with this index.
   std::vector<std::pair<size_t, moert::TensorMapRecipe>> maps;
 };
 

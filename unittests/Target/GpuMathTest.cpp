@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Numbers of every magnitude that f32 has, and the ends.
+/// Numbers of every f32 exponent, and the extremes.
 std::vector<float> makeNumbers() {
   std::vector<float> numbers{
       0.0f,      -0.0f,     kInf,

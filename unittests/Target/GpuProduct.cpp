@@ -60,7 +60,7 @@ Elements test::makeElements(const std::string &type, int64_t count,
   return elements;
 }
 
-/// As the type has it, to which tables are rounded.
+/// Rounded to the type of the tables.
 static double roundTo(float value, const std::string &type) {
   llvm::APFloat number(value);
   bool isInexact;
@@ -69,9 +69,9 @@ static double roundTo(float value, const std::string &type) {
   return number.convertToFloat();
 }
 
-/// All codes; integers as they are in memory, beside numbers of `element`.
-static Elements makeCodes(const Format &format, const std::string &element,
-                          int64_t count, unsigned seed) {
+/// All stored values; integers as stored, with other numbers of type `element`.
+static Elements makeQuantized(const Format &format, const std::string &element,
+                              int64_t count, unsigned seed) {
   static const double kE2M1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::mt19937 random(seed);
   Elements elements;
@@ -99,7 +99,7 @@ static Elements makeOperand(const Format &format, const std::string &element,
     return makeElements(element, count, seed);
   if (format.storage == "f8E4M3FN")
     return makeElements(format.storage, count, seed);
-  return makeCodes(format, element, count, seed);
+  return makeQuantized(format, element, count, seed);
 }
 
 static Elements makeScales(const std::string &type, int64_t count,
@@ -119,7 +119,7 @@ static Elements makeScales(const std::string &type, int64_t count,
 namespace {
 
 constexpr int64_t kTokens = 37, kGroups = 3;
-/// Each token has two, where there are groups.
+/// Each token has two slots if there are groups.
 constexpr int64_t kPositions = 2 * kTokens;
 
 /// Sizes of a product's tensors.
@@ -135,9 +135,9 @@ struct Sizes {
     return getWeightsPerColumn() == 2 && p.order != "interleaved";
   }
   int64_t getInputScaleColumns() const {
-    return p.input.getScaleColumns(p.depth);
+    return p.input.getScaleColumns(p.sizeK);
   }
-  int64_t getScaleColumns() const { return p.weight.getScaleColumns(p.depth); }
+  int64_t getScaleColumns() const { return p.weight.getScaleColumns(p.sizeK); }
   int64_t getScaleRows() const {
     return hasHalves() ? 2 * p.weight.getScaleRows(p.columns)
                        : p.weight.getScaleRows(getWeightRows());
@@ -165,18 +165,18 @@ struct Sizes {
   }
 };
 
-/// A kernel's text, as it grows by operands.
+/// A kernel's text, to which operands are appended.
 class Text {
 public:
   explicit Text(const Product &p) : p(p), sizes(p) {}
 
   std::string get() {
-    std::string x = getType("?x" + number(p.depth), p.input);
+    std::string x = getType("?x" + number(p.sizeK), p.input);
     std::string w = getType(leading(sizes.getWeightRows()) + "x" +
-                                number(p.weight.getRowLength(p.depth)),
+                                number(p.weight.getRowLength(p.sizeK)),
                             p.weight);
     arguments = "%x: " + x + ", %w: " + w;
-    phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
+    phase = "tile.gemm tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
     if (p.input.isQuantized()) {
       add("input_scale", "%a",
           p.input.rows
@@ -242,14 +242,14 @@ private:
   std::string arguments, phase, attributes;
 };
 
-/// A product's tensors, and what their numbers make.
+/// A gemm's tensors and the expected result.
 class Run {
 public:
   explicit Run(const Product &p)
       : p(p), sizes(p),
-        x(makeOperand(p.input, p.element, kTokens * p.depth, 1)),
+        x(makeOperand(p.input, p.element, kTokens * p.sizeK, 1)),
         w(makeOperand(p.weight, p.element,
-                      sizes.getGroups() * sizes.getWeightRows() * p.depth, 2)),
+                      sizes.getGroups() * sizes.getWeightRows() * p.sizeK, 2)),
         a(makeScales("f32", kTokens * sizes.getInputScaleColumns(), 3)),
         b(makeScales(p.weight.scale, sizes.getNumScales(), 4)),
         global(
@@ -272,7 +272,7 @@ private:
     return a.values[(p.input.rows ? row : 0) * sizes.getInputScaleColumns() +
                     (p.input.columns ? k / p.input.columns : 0)];
   }
-  /// What it stands for; `size` is that without a sign.
+  /// The value; `size` is its magnitude.
   double getWeight(int64_t group, int64_t row, int64_t k, double &size) const;
   double getSum(int64_t group, int64_t row, int64_t weightRow,
                 double &size) const;
@@ -288,7 +288,7 @@ private:
 
 double Run::getWeight(int64_t group, int64_t row, int64_t k,
                       double &size) const {
-  double q = w.values[(group * sizes.getWeightRows() + row) * p.depth + k];
+  double q = w.values[(group * sizes.getWeightRows() + row) * p.sizeK + k];
   size = std::fabs(q);
   if (!p.weight.isQuantized())
     return q;
@@ -309,8 +309,8 @@ double Run::getWeight(int64_t group, int64_t row, int64_t k,
 double Run::getSum(int64_t group, int64_t row, int64_t weightRow,
                    double &size) const {
   double sum = 0;
-  for (int64_t k = 0; k < p.depth; ++k) {
-    double input = x.values[row * p.depth + k] * getInputScale(row, k);
+  for (int64_t k = 0; k < p.sizeK; ++k) {
+    double input = x.values[row * p.sizeK + k] * getInputScale(row, k);
     double weightSize;
     sum += input * getWeight(group, weightRow, k, weightSize);
     size += std::fabs(input) * weightSize;
@@ -374,22 +374,19 @@ void Run::run(const std::string &target, double tolerance) {
 std::vector<std::string> test::takeTargets() {
   if (std::getenv("MOEC_ALL_CASES"))
     return {"sm_80", "sm_90a"};
-  // Counts of bits have no period, so no loop of a test always has the same.
-  // Each test begins with sm_90a.
+  // The Thue-Morse sequence selects every other product, the Rudin-Shapiro
+  // sequence its target. Neither has a period, so no loop of a test always gets
+  // the same target. Each test begins with sm_90a.
   static const testing::TestInfo *test = nullptr;
   static unsigned number = 0;
   if (test != testing::UnitTest::GetInstance()->current_test_info()) {
     test = testing::UnitTest::GetInstance()->current_test_info();
     number = 0;
   }
-  switch (llvm::popcount(number++) % 3) {
-  case 0:
-    return {"sm_90a"};
-  case 1:
-    return {"sm_80"};
-  default:
+  const unsigned n = number++;
+  if (llvm::popcount(n) % 2)
     return {};
-  }
+  return {llvm::popcount(n & n >> 1) % 2 ? "sm_80" : "sm_90a"};
 }
 
 void test::runInTurns(const Product &product) {
@@ -403,7 +400,7 @@ void test::runProduct(const Product &p, const std::string &target,
                       double tolerance) {
   SCOPED_TRACE(target + " " + p.element + " " +
                p.input.getAttribute("input", false) +
-               p.weight.getAttribute("weight", false) + "depth " +
-               std::to_string(p.depth) + " " + p.order + " " + p.config);
+               p.weight.getAttribute("weight", false) + "K " +
+               std::to_string(p.sizeK) + " " + p.order + " " + p.config);
   Run(p).run(target, tolerance);
 }

@@ -19,20 +19,20 @@
 
 namespace moec::test {
 
-/// Elements of a type, as they are in memory and as numbers.
+/// Elements of a type, as stored and as numbers.
 struct Elements {
   std::vector<uint8_t> bytes;
   std::vector<double> values;
 };
 
-/// Normal numbers of a type of float, some of them small.
+/// Normal numbers of a float type, some of them small.
 Elements makeElements(const std::string &type, int64_t count, unsigned seed);
 
 struct Product {
   Format input, weight;
-  /// The type of what is not quantized.
+  /// The type of unquantized operands.
   std::string element = "bf16";
-  int64_t depth = 288, columns = 72;
+  int64_t sizeK = 288, columns = 72;
   /// Gate and up; "" for one projection.
   std::string order;
   bool isGrouped = false;
@@ -46,10 +46,10 @@ std::vector<std::string> takeTargets();
 /// The text of its kernel.
 std::string getText(const Product &product);
 
-/// `tolerance`: of the sum of the magnitudes of all terms.
+/// `tolerance`: relative to the sum of the magnitudes of all terms.
 void runProduct(const Product &product, const std::string &target,
                 double tolerance = 2e-6);
-/// On what is next.
+/// Runs on the next target.
 void runInTurns(const Product &product);
 
 } // namespace moec::test

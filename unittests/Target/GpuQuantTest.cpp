@@ -32,22 +32,22 @@ TEST(GpuQuant, WholeRows) {
         runInTurns({input, weight, "bf16", 288, 72, order, true});
 }
 
-/// On Hopper tensor cores add up short rows by themselves, and steps of long
-/// ones: in tiles with weight rows, or input rows, on the side of 64, and where
+/// On Hopper, tensor cores accumulate short rows entirely, and each k tile of
+/// long ones: in tiles with weight rows or input rows on the M side, and where
 /// consumers share 64 weight rows.
 TEST(GpuQuant, WholeRowsOnHopper) {
-  for (int64_t depth : {288, 2064})
+  for (int64_t sizeK : {288, 2064})
     for (std::string config :
-         {"tile_columns = 128, step = 128, stages = 3, tile_rows = [8, 32]",
-          "tile_columns = 64, step = 128, stages = 3, tile_rows = [16, 64], "
-          "rows_on_m",
-          "tile_columns = 32, step = 128, stages = 4, tile_rows = [32]"})
-      runProduct({kToken, kChannel, "bf16", depth, 72, "gate_up", true,
-                  "sm90_contract<" + config + ">"},
+         {"block_n = 128, block_k = 128, stages = 3, block_m = [8, 32]",
+          "block_n = 64, block_k = 128, stages = 3, block_m = [16, 64], "
+          "no_swap_ab",
+          "block_n = 32, block_k = 128, stages = 4, block_m = [32]"})
+      runProduct({kToken, kChannel, "bf16", sizeK, 72, "gate_up", true,
+                  "sm90_gemm<" + config + ">"},
                  "sm_90a", 4e-6);
 }
 
-/// One operand is as it is, the other one becomes its type.
+/// One operand is not quantized; the other is dequantized to its type.
 TEST(GpuQuant, OneOperand) {
   for (std::string element : {"bf16", "f16", "f32"}) {
     for (const Format &weight :
@@ -58,7 +58,8 @@ TEST(GpuQuant, OneOperand) {
   }
 }
 
-/// Parts of a row inside the loop, whole rows in front of the epilogue.
+/// Scales of parts of a row are applied inside the loop, those of whole rows
+/// before the epilogue.
 TEST(GpuQuant, Mixed) {
   for (const Format &weight : {kTensor, kChannel, kSmallBlock, kTallBlock})
     runInTurns({kGroup128, weight, "bf16", 288, 72, "gate_up", true});
@@ -66,31 +67,31 @@ TEST(GpuQuant, Mixed) {
     runInTurns({kToken, weight, "bf16", 288, 72, "interleaved", true});
 }
 
-/// Rows that are not on multiples of 16 bytes, and not whole steps or columns.
+/// Rows that are not aligned to 16 bytes, partial k tiles and partial tiles of
+/// columns.
 TEST(GpuQuant, Tails) {
-  for (int64_t depth : {7, 40, 129, 200}) {
-    runInTurns({kToken, kChannel, "bf16", depth, 37, "gate_up", true});
+  for (int64_t sizeK : {7, 40, 129, 200}) {
+    runInTurns({kToken, kChannel, "bf16", sizeK, 37, "gate_up", true});
     for (std::string element : {"bf16", "f32"}) {
-      runInTurns({kPlain, kChannel, element, depth, 37, "", false});
-      runInTurns({kPlain, kGroup32, element, depth, 37, "", true});
+      runInTurns({kPlain, kChannel, element, sizeK, 37, "", false});
+      runInTurns({kPlain, kGroup32, element, sizeK, 37, "", true});
     }
   }
 }
 
-/// A step has several parts with scales of their own, or is one of several that
-/// share them.
+/// A k tile has several groups, or is one of several k tiles in a group.
 TEST(GpuQuant, Steps) {
   for (std::string k : {"32", "64"})
     for (const Format &weight : {kGroup32, kGroup128, kSmallBlock})
       runProduct({kPlain, weight, "bf16", 288, 72, "", true,
-                  "sm80_contract<tile_rows = 32, tile_columns = 64, step = " +
-                      k + ", vector_width = 4>"},
+                  "sm80_gemm<block_m = 32, block_n = 64, block_k = " + k +
+                      ", vector_width = 4>"},
                  "sm_80");
   for (std::string k : {"64", "128"})
     for (const Format &weight : {kGroup32, kGroup128, kBlock})
       runProduct({kGroup32, weight, "bf16", 288, 72, "up_gate", true,
-                  "sm80_contract<tile_rows = 32, tile_columns = 32, step = " +
-                      k + ", vector_width = 4>"},
+                  "sm80_gemm<block_m = 32, block_n = 32, block_k = " + k +
+                      ", vector_width = 4>"},
                  "sm_80");
 }
 
@@ -123,7 +124,7 @@ const Quantization kQuantizations[] = {{"sm_80", "f8E4M3FN", 448},
                                        {"sm_80", "i8", 127},
                                        {"sm_90a", "i8", 127}};
 
-/// The largest of the rows that count and that is finite.
+/// The largest finite magnitude of the valid rows.
 TEST(GpuQuant, ScaleOfATensor) {
   for (auto [target, storage, largestCode] : kQuantizations)
     for (int64_t columns : {37, 264})
@@ -132,7 +133,7 @@ TEST(GpuQuant, ScaleOfATensor) {
         std::vector<uint8_t> x = makeElements("bf16", rows * columns, 7).bytes;
         setBF16(x, 3, kInfinity);
         setBF16(x, 5, kNaN);
-        // Behind the last row that counts.
+        // Behind the last valid row.
         setBF16(x, counted * columns, 0x4700);
         std::string memref = "memref<?x" + std::to_string(columns) + "xbf16>";
         GpuKernel kernel(
@@ -161,7 +162,8 @@ TEST(GpuQuant, ScaleOfATensor) {
       }
 }
 
-/// The number of a code; of one that is kept as bf16 those bits.
+/// The value of a quantized element; of one kept as bf16, the value of those
+/// bits.
 float toNumber(const std::string &element, uint16_t code) {
   if (element == "i8")
     return int8_t(code);
@@ -172,7 +174,7 @@ float toNumber(const std::string &element, uint16_t code) {
   return number.convertToFloat();
 }
 
-/// What a quotient is rounded to.
+/// The type that a quotient is rounded to.
 float roundToCode(const std::string &storage, float quotient) {
   if (storage == "i8")
     return std::isnan(quotient)
@@ -187,8 +189,8 @@ float roundToCode(const std::string &storage, float quotient) {
   return code.convertToFloat();
 }
 
-/// By a scale that is given, what is beyond the range is its end. `element` is
-/// what codes are in memory.
+/// With a given scale, values beyond the range saturate. `element` is the type
+/// in memory.
 void quantizeByGiven(const Quantization &quantization,
                      const std::string &element, float scale) {
   constexpr int64_t rows = 5, columns = 1064;
@@ -197,15 +199,15 @@ void quantizeByGiven(const Quantization &quantization,
   setBF16(x, 3, kInfinity);
   setBF16(x, 4, kInfinity | kNegative);
   setBF16(x, 5, kNaN);
-  std::string codes = "memref<?x1064x" + element + ">";
+  std::string values = "memref<?x1064x" + element + ">";
   GpuKernel kernel(
       "tile.kernel @kernel(%x: memref<?x1064xbf16>, %s: memref<1xf32>, %q: " +
-          codes + ", %t: i64) {\ntile.quantize <storage = " +
+          values + ", %t: i64) {\ntile.quantize <storage = " +
           quantization.storage + ", scale = f32, granularity = tensor" +
           (isKept ? ", packing = bf16" : "") +
           "> tokens(%t) ins(%x : memref<?x1064xbf16>) tensor_scale(%s : "
           "memref<1xf32>) outs(%q : " +
-          codes + ")\ntile.return\n}",
+          values + ")\ntile.return\n}",
       quantization.target);
   kernel.input(x);
   kernel.input(std::vector<float>{scale});

@@ -97,7 +97,7 @@ void Array::set(int64_t i, double value) {
     static_cast<int32_t *>(base)[i] = static_cast<int32_t>(value);
     return;
   default: {
-    // Through f32, as every value of a kernel.
+    // Through f32, like all values in kernels.
     llvm::APFloat rounded(static_cast<float>(value));
     bool losesInfo;
     rounded.convert(getSemantics(dtype), llvm::APFloat::rmNearestTiesToEven,
@@ -200,7 +200,7 @@ void moec::test::expectClose(const Array &actual,
   int failures = 0;
   for (int64_t i = 0; i < actual.size() && failures < 5; ++i) {
     double bound = tolerance * (std::fabs(expected[i]) + scale);
-    // Written so that NaN fails.
+    // Negated so that NaN fails.
     if (!(std::fabs(actual.get(i) - expected[i]) <= bound)) {
       ++failures;
       ADD_FAILURE() << "element " << i << " is " << actual.get(i)

@@ -20,8 +20,8 @@
 
 namespace moec::test {
 
-/// A tensor on the host. It ends where a page without access begins, so that a
-/// kernel that reads or writes past it does not go unseen.
+/// A tensor on the host that ends at an inaccessible page, so that accesses
+/// past the end fault.
 class Array {
 public:
   Array(moert::DType dtype, std::vector<int64_t> shape);
@@ -41,9 +41,9 @@ public:
   /// Rounds to nearest even.
   void set(int64_t i, double value);
   void fill(double value);
-  /// Values of about unit size, the same for the same seed.
+  /// Values of about unit size, reproducible by seed.
   void randomize(unsigned seed);
-  /// What `set` would store.
+  /// The bits that `set` would store.
   static double round(moert::DType dtype, double value);
 
 private:

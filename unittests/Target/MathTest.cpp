@@ -1,5 +1,4 @@
-//===- MathTest.cpp - the expansions of transcendental functions -*- C++
-//-*-===//
+//===- MathTest.cpp - expansions of transcendentals -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -24,7 +23,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kColumns = 8 * 1024 + 3; // vectors and a tail
 
 /// Runs `body`, a scalar region of %x that ends in %y, on a row of values: as
-/// the epilogue of a product, for its result may have another type.
+/// the epilogue of a gemm, since its result may have another type.
 Array mapRow(const Array &input, const std::string &body,
              DType resultType = DType::F32, const std::string &cpu = "host") {
   Array zeros(DType::F32, {1, 4}), weight(DType::F32, {input.size(), 4}),
@@ -34,11 +33,11 @@ Array mapRow(const Array &input, const std::string &body,
   CompiledKernels kernels(
       "tile.kernel @k(%z: memref<?x4xf32>, %w: " + w + ", %in: " + in +
           ", %out: " + out +
-          ", %t: i64) {\n tile.contract tokens(%t) ins(%z, %w : "
+          ", %t: i64) {\n tile.gemm tokens(%t) ins(%z, %w : "
           "memref<?x4xf32>, " +
           w + ") elementwise(%in : " + in + ") outs(%out : " + out +
           ") epilogue {\n^bb0(%acc: f32, %x: f32):\n" + body +
-          "\ntile.yield %y : f32\n} {config = #tile.cpu_contract<"
+          "\ntile.yield %y : f32\n} {config = #tile.cpu_gemm<"
           "register_rows = 1, register_columns = 4, columns_per_cta = 256, "
           "lanes = 8, rows_per_cta = 1>}"
           "\ntile.return\n}\n",
@@ -165,7 +164,7 @@ TEST(Math, SiluAtTheEnds) {
   EXPECT_EQ(result.get(3), static_cast<double>(1e30f));
 }
 
-/// Rounding to the small types is to nearest even, NaN and infinities stay.
+/// Rounding to 16-bit types is to nearest even; NaN and infinities stay.
 TEST(Math, Rounding) {
   for (DType dtype : {DType::BF16, DType::F16})
     for (const char *cpu : {"host", "x86-64-v3"}) {
@@ -204,8 +203,9 @@ TEST(Math, RefusesOthers) {
       } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 1>}
       tile.return
     })");
-  EXPECT_NE(kernels.getErrors().find("there are exp, tanh, erf, log and log1p"),
-            std::string::npos)
+  EXPECT_NE(
+      kernels.getErrors().find("functions are exp, tanh, erf, log and log1p"),
+      std::string::npos)
       << kernels.getErrors();
 }
 

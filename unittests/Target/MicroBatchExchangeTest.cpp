@@ -12,7 +12,7 @@
 #include "ExchangeRig.h"
 #include "SimRanks.h"
 
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 #include "moert/Executor.h"
 
 using namespace moec;
@@ -26,8 +26,8 @@ using moert::TensorRole;
 namespace {
 
 constexpr int64_t kColumns = 8, kOwn = 5, kRuns = 4;
-/// Tokens of a rank from which on a batch is run as two halves, the first with
-/// as many or one more.
+/// Least tokens per rank of a batch that runs as two halves, the first with as
+/// many tokens as the second or one more.
 constexpr int64_t kHalvedFrom = 4;
 
 int64_t ownOf(int64_t run) { return run % 2 == 0 ? kOwn : 2; }
@@ -35,8 +35,8 @@ int64_t countFirst(int64_t own) {
   return own < kHalvedFrom ? own : (own + 1) / 2;
 }
 
-/// A simulated device that leaves out what orders the turns of both halves: it
-/// does not wait for the event that was made last but one.
+/// A simulated device without the order between the halves' collectives: it
+/// does not wait for the event created last but one.
 class Device : public moert::Device {
 public:
   Device(moert::Device &inner, bool orders) : inner(inner), orders(orders) {}
@@ -109,7 +109,7 @@ Case makeCase(llvm::StringRef kind, int64_t ranks) {
   return what;
 }
 
-/// The kernel of a case, under a name of its own.
+/// The kernel of a case, under a unique name.
 std::string getPtx(const Case &what, const std::string &name) {
   std::string ptx = compile(what).ptx;
   const std::string entry = ".entry kernel";
@@ -118,8 +118,8 @@ std::string getPtx(const Case &what, const std::string &name) {
   return ptx.replace(at, entry.size(), ".entry " + name);
 }
 
-/// A gather of i32, whose reader copies it to where the caller sees it, and a
-/// scattered sum of f32, of what the caller brings.
+/// A gather of i32, which a reader copies to an output, and a reduce-scatter of
+/// f32 of an input.
 moert::Plan makePlan(int64_t ranks) {
   moert::Plan plan;
   plan.target = "sm_90a";
@@ -162,13 +162,13 @@ int32_t sentOf(int64_t rank, int64_t run, int64_t row, int64_t column) {
   return int32_t(rank * 100003 + run * 10007 + row * 101 + column);
 }
 
-/// What a rank adds to a row, which placeOf() numbers.
+/// The value that a rank adds to a row, which rowIndex() numbers.
 float partOf(int64_t rank, int64_t run, int64_t row, int64_t column) {
   return float((rank * 7 + run * 13 + row * 29 + column * 5) % 997);
 }
 
-/// Where the row of a rank, of `own`, is among those of all.
-int64_t placeOf(int64_t ranks, int64_t rank, int64_t own, int64_t row) {
+/// Index of a rank's row, one of `own`, among the rows of all ranks.
+int64_t rowIndex(int64_t ranks, int64_t rank, int64_t own, int64_t row) {
   int64_t first = countFirst(own);
   return row < first ? rank * first + row
                      : ranks * first + rank * (own - first) + row - first;
@@ -182,7 +182,7 @@ public:
 
   Status start() {
     moert::PeerOptions options;
-    // A rank that waits for what does not come gives up.
+    // A rank that waits in vain gives up.
     options.limitSeconds = 0.01;
     auto communicator =
         connect(rank, ptx::createSimPeerDevice(rank.device), options);
@@ -205,7 +205,7 @@ public:
     return prepared ? allocate() : prepared;
   }
 
-  /// Gives a run to the device.
+  /// Enqueues a run on the device.
   Status run(int64_t number) {
     for (size_t i = 0; i < 4; ++i) {
       const moert::TensorDecl &decl = executor->plan().tensors[i];
@@ -232,8 +232,8 @@ public:
       for (int64_t column = 0; column < kColumns; ++column) {
         float sum = 0;
         for (int64_t rank = 0; rank < ranks; ++rank) {
-          sum += partOf(rank, run, placeOf(ranks, index, own, row), column);
-          right &= (*seen)[size_t(placeOf(ranks, rank, own, row) * kColumns +
+          sum += partOf(rank, run, rowIndex(ranks, index, own, row), column);
+          right &= (*seen)[size_t(rowIndex(ranks, rank, own, row) * kColumns +
                                   column)] == sentOf(rank, run, row, column);
         }
         right &= (*sums)[size_t(row * kColumns + column)] == sum;
@@ -241,7 +241,7 @@ public:
     return right;
   }
 
-  /// All ranks are here.
+  /// All ranks have arrived.
   Status meet(const std::string &where) {
     return ranksOf->agree("test", where);
   }
@@ -249,7 +249,7 @@ public:
   int64_t countTurns() const { return device.numTurns; }
 
 private:
-  /// Inputs and outputs of its own for each run.
+  /// Separate inputs and outputs for each run.
   Status allocate() {
     for (int64_t run = 0; run < kRuns; ++run) {
       int64_t own = ownOf(run);
@@ -292,13 +292,13 @@ private:
   const int64_t ranks, index;
   std::shared_ptr<moert::Communicator> ranksOf;
   std::unique_ptr<moert::Executor> executor;
-  /// Per run and tensor but for the last one.
+  /// Per run and tensor, except the last one.
   std::vector<std::unique_ptr<moert::Buffer>> buffers;
 };
 
-/// Whether all ranks have what they should after each run, with no failure.
+/// Whether all ranks have the right values after each run, without failures.
 bool isRight(int64_t ranks, uint64_t seed, bool orders) {
-  // Who has failed does not come any more.
+  // A failed rank makes no further calls.
   const double limitSeconds = orders ? 60 : 5;
   // Once, ahead of threads that ask for them.
   for (const char *kind : {"all_gather", "reduce_scatter"})
@@ -324,7 +324,7 @@ bool isRight(int64_t ranks, uint64_t seed, bool orders) {
       EXPECT_FALSE(orders) << status.message();
       return false;
     }
-    // Of runs in halves.
+    // For runs as two halves.
     EXPECT_EQ(rank.countTurns(), 3 * kRuns / 2);
     return right;
   });
@@ -339,7 +339,7 @@ TEST(MicroBatchExchange, HalvesGetWhatTheirRanksHave) {
           << ranks << " ranks, seed " << seed;
 }
 
-/// Two exchanges at a time have the same epochs and places.
+/// Two concurrent exchanges would have the same epochs and buffers.
 TEST(MicroBatchExchange, TurnsWithoutAnOrderAreNoticed) {
   constexpr uint64_t kSchedules = 6;
   int numWrong = 0;

@@ -12,8 +12,8 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
-#include "moec/Analysis/PtxasLimits.h"
-#include "moec/Ptx/Sim/Simulator.h"
+#include "moec/PtxSim/Simulator.h"
+#include "moec/Schedules/PtxasLimits.h"
 #include "moec/Support/Parts.h"
 #include "moec/Target/NVPTX.h"
 #include "llvm/ADT/bit.h"
@@ -55,8 +55,9 @@ std::string rank(int64_t experts, int64_t local, const std::string &attributes,
                     "%s: memref<?xi32>", "%r: memref<?x1xf32>"});
   return kernel(
       arguments,
-      std::string("tile.rank tokens(%t) ids(%i, %w : memref<?x8xi32>, "
-                  "memref<?x8xf32>)") +
+      std::string(
+          "tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x8xi32>, "
+          "memref<?x8xf32>)") +
           (hasValid ? " num_valid_tokens(%v : memref<1xi32>)" : "") +
           " outs(%o, %p, %s, %r : " + offsets +
           ", memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>) "
@@ -107,14 +108,14 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
 
-/// Rows of DeepSeek-V3 between ranks, of which each has whole experts. With
-/// `makes` the kernel makes what it moves itself: sums of a token's experts, of
-/// half of the columns where it `isPiece`; of a gather codes of rows, to
-/// results, by one scale each where they are of `type`, with so many pieces of
-/// a thread.
+/// Exchanges of DeepSeek-V3's rows between ranks with whole experts. With
+/// `makes` the kernel computes its input itself: sums of a token's experts, for
+/// half of the columns if `isChunk`; for a gather, quantized rows to results,
+/// with one scale per row if `type` is given, and this number of chunks per
+/// thread.
 std::string exchange(const std::string &kind, int64_t ranks, bool makes,
-                     bool isPiece, const std::string &type = "",
-                     int64_t pieces = 0) {
+                     bool isChunk, const std::string &type = "",
+                     int64_t chunks = 0) {
   bool gathers = kind == "all_gather", sums = kind == "all_reduce";
   std::vector<std::string> shapes{"?x7168xbf16"};
   if (gathers)
@@ -133,7 +134,7 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makes,
     add(outs, "%out" + std::to_string(i), "memref<" + shape + ">");
   for (const std::string &shape : shapes)
     types += (types.empty() ? "memref<" : ", memref<") + shape + ">";
-  std::string owned;
+  std::string routed;
   if (!sums) {
     std::string ids, idTypes = "memref<?x8xi32>";
     add(ids, "%mine", idTypes);
@@ -141,48 +142,49 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makes,
       add(ids, "%all", idTypes);
       idTypes += ", " + idTypes;
     }
-    arguments.push_back("%owners: memref<256xi32>");
-    owned = " owners(%owners : memref<256xi32>) ids(" + ids + " : " + idTypes +
-            ") owned [0" + (gathers ? ", 1]" : "]");
+    arguments.push_back("%destinations: memref<256xi32>");
+    routed = " destinations(%destinations : memref<256xi32>) ids(" + ids +
+             " : " + idTypes + ") routed [0" + (gathers ? ", 1]" : "]");
   }
   if (makes && gathers) {
     arguments.push_back("%rows: memref<?x7168xbf16>");
-    owned += " codes_of(%rows : memref<?x7168xbf16>) coded [0, 1] by "
-             "<storage = " +
-             (type.empty() ? "f8E4M3FN" : type) +
-             ", scale = f32, granularity = " +
-             (type.empty() ? "group, block = [1, 128]" : "token") +
-             ", dynamic = true>";
+    routed += " unquantized(%rows : memref<?x7168xbf16>) quantized [0, 1] by "
+              "<storage = " +
+              (type.empty() ? "f8E4M3FN" : type) +
+              ", scale = f32, granularity = " +
+              (type.empty() ? "group, block = [1, 128]" : "token") +
+              ", dynamic = true>";
   } else if (makes) {
     arguments.insert(arguments.end(),
                      {"%rows: memref<?x7168xbf16>", "%slots: memref<?x8xi32>"});
-    owned += " sums_of(%rows, %slots : memref<?x7168xbf16>, memref<?x8xi32>)";
-    // A shared expert's, of a group that has its parts.
+    routed += " sums_of(%rows, %slots : memref<?x7168xbf16>, memref<?x8xi32>)";
+    // A shared expert's sum, over a group of ranks with its parts.
     if (sums) {
       arguments.push_back("%shared: memref<?x7168xbf16>");
-      owned += " addend(%shared : memref<?x7168xbf16>)";
+      routed += " addend(%shared : memref<?x7168xbf16>)";
     }
   }
   for (int64_t i = 0; i < ranks; ++i) {
     add(heaps, "%heap" + std::to_string(i), "memref<?xi64>");
     heapTypes += i > 0 ? ", memref<?xi64>" : "memref<?xi64>";
   }
-  if (isPiece)
+  if (isChunk)
     arguments.push_back("%first: i64");
   return kernel(
       arguments,
       "tile.exchange " + kind + (makes && gathers ? " to_results" : "") +
           " tokens(%t) ins(" + ins + " : " + types + ") outs(" + outs + " : " +
-          types + ")" + owned + " heaps(" + heaps + " : " + heapTypes + ")" +
-          (isPiece ? " first_column(%first) {num_columns = 3584 : i64}" : "") +
-          (pieces > 0
-               ? " {config = #tile.sm80_exchange<ctas = 64, threads = 512, "
-                 "pieces = " +
-                     std::to_string(pieces) + ", least_rows = 256>}"
+          types + ")" + routed + " heaps(" + heaps + " : " + heapTypes + ")" +
+          (isChunk ? " first_column(%first) {num_columns = 3584 : i64}" : "") +
+          (chunks > 0
+               ? " {config = #tile.gpu_exchange<ctas = 64, threads = 512, "
+                 "chunks = " +
+                     std::to_string(chunks) + ", least_rows = 256>}"
                : ""));
 }
 
-/// The kernels of an all-to-all of rows of DeepSeek-V3 between so many ranks.
+/// The kernels of an all-to-all of DeepSeek-V3's rows between this number of
+/// ranks.
 std::vector<Case> makeAllToAll(int64_t ranks) {
   std::string suffix = "_" + std::to_string(ranks);
   std::string counts = "memref<" + std::to_string(ranks) + "xi32>";
@@ -210,7 +212,8 @@ std::vector<Case> makeAllToAll(int64_t ranks) {
       {"route_rows" + suffix,
        kernel({"%i: memref<?x8xi32>", "%o: memref<256xi32>",
                "%v: memref<1xi32>", "%p: memref<?xi32>", "%c: " + counts},
-              "tile.route_rows tokens(%t) ids(%i : memref<?x8xi32>) owners(%o "
+              "tile.route_rows tokens(%t) ids(%i : memref<?x8xi32>) "
+              "destinations(%o "
               ": memref<256xi32>) num_valid_tokens(%v : memref<1xi32>) "
               "outs(%p, %c : memref<?xi32>, " +
                   counts + ")")},
@@ -238,7 +241,7 @@ std::vector<Case> makeMatrix() {
   cases.push_back({"e4m3_dense", scaled(2048, 256, false, "", "f32")});
   for (std::string order : {"gate_up", "up_gate", "interleaved"})
     cases.push_back({"e4m3_" + order, scaled(2048, 768, true, order, "bf16")});
-  // Blocks that are not full; rows that are not on multiples of 16 bytes.
+  // Partial blocks; rows that are not aligned to 16 bytes.
   cases.push_back({"e4m3_tails", scaled(720, 328, true, "gate_up", "bf16")});
   cases.push_back({"e4m3_odd", scaled(511, 37, true, "up_gate", "bf16")});
   cases.push_back({"e4m3_rows", scaled(4096, 768, true, "gate_up", "bf16",
@@ -263,15 +266,14 @@ std::vector<Case> makeMatrix() {
                                                     kToken, kPlain, dtype)});
   }
   for (std::string dtype : {"f32", "bf16", "f16"}) {
-    cases.push_back({dtype + "_dense", contract(dtype, 2048, 256, false, "")});
-    cases.push_back({dtype + "_grouped", contract(dtype, 768, 2048, true, "")});
+    cases.push_back({dtype + "_dense", gemm(dtype, 2048, 256, false, "")});
+    cases.push_back({dtype + "_grouped", gemm(dtype, 768, 2048, true, "")});
     for (std::string order : {"gate_up", "up_gate", "interleaved"})
       cases.push_back(
-          {dtype + "_" + order, contract(dtype, 512, 768, true, order)});
-    // Rows that are not on multiples of 16 bytes, and single columns.
-    cases.push_back(
-        {dtype + "_odd", contract(dtype, 511, 37, true, "gate_up")});
-    cases.push_back({dtype + "_column", contract(dtype, 72, 1, false, "")});
+          {dtype + "_" + order, gemm(dtype, 512, 768, true, order)});
+    // Rows that are not aligned to 16 bytes, and single columns.
+    cases.push_back({dtype + "_odd", gemm(dtype, 511, 37, true, "gate_up")});
+    cases.push_back({dtype + "_column", gemm(dtype, 72, 1, false, "")});
     for (int64_t columns : {4096, 37}) {
       std::string name = dtype + "_" + std::to_string(columns);
       cases.push_back({name + "_row_map", rowMap(dtype, columns)});
@@ -307,9 +309,9 @@ std::vector<Case> makeMatrix() {
                           "array<i64: 5, 0, 127>",
                           true)});
   cases.push_back({"rank_many", rank(4096, 4096, "", false)});
-  // What does not fit into shared memory.
-  cases.push_back({"rank_panels", rank(20000, 20000, "", true)});
-  cases.push_back({"rank_panels_local",
+  // A tile that does not fit into shared memory.
+  cases.push_back({"rank_rounds", rank(20000, 20000, "", true)});
+  cases.push_back({"rank_rounds_local",
                    rank(
                        8192, 6000,
                        ", local_experts = array<i64" +
@@ -347,37 +349,41 @@ std::vector<Case> makeMatrix() {
     for (int64_t ranks : {2, 4, 8, 16})
       for (bool makes : {false, true}) {
         bool gathers = kind == std::string("all_gather");
-        for (bool isPiece : {false, true})
-          if ((makes && !gathers) || !isPiece)
+        for (bool isChunk : {false, true})
+          if ((makes && !gathers) || !isChunk)
             cases.push_back({kind + ("_" + std::to_string(ranks)) +
                                  (!makes    ? ""
                                   : gathers ? "_of_codes"
                                             : "_of_sums") +
-                                 (isPiece ? "_in_pieces" : ""),
-                             exchange(kind, ranks, makes, isPiece)});
+                                 (isChunk ? "_in_chunks" : ""),
+                             exchange(kind, ranks, makes, isChunk)});
       }
   for (int64_t ranks : {2, 72})
     for (const Case &each : makeAllToAll(ranks))
       cases.push_back(each);
-  // Instructions make e4m3 of whole rows, or a launch does.
-  const std::vector<std::string> withFloat8{"sm_90a"};
+  // Instructions make e4m3 of whole rows, or a launch does. A change has every
+  // third case: each number of ranks and of chunks with either type.
+  const bool runsAll = std::getenv("MOEC_ALL_CASES");
   for (int64_t ranks : {2, 3, 4, 8, 16})
-    for (int64_t pieces : {1, 2, 4}) {
-      std::string name = "all_gather_" + std::to_string(ranks) +
-                         "_of_rows_by_" + std::to_string(pieces) + "_of_";
-      cases.push_back(
-          {name + "e4m3",
-           exchange("all_gather", ranks, true, false, "f8E4M3FN", pieces),
-           withFloat8});
-      cases.push_back({name + "int8", exchange("all_gather", ranks, true, false,
-                                               "i8", pieces)});
-    }
+    for (int64_t chunks : {1, 2, 4})
+      for (bool isFloat : {true, false}) {
+        if (!runsAll && (ranks + chunks + !isFloat) % 3)
+          continue;
+        Case rows{"all_gather_" + std::to_string(ranks) + "_of_rows_by_" +
+                      std::to_string(chunks) +
+                      (isFloat ? "_of_e4m3" : "_of_int8"),
+                  exchange("all_gather", ranks, true, false,
+                           isFloat ? "f8E4M3FN" : "i8", chunks)};
+        if (isFloat)
+          rows.chips = {"sm_90a"};
+        cases.push_back(rows);
+      }
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});
   cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "
                                             "renormalize = true")});
   // One target for each, by Thue and Morse; every night all.
-  if (!std::getenv("MOEC_ALL_CASES"))
+  if (!runsAll)
     for (size_t i = 0; i < cases.size(); ++i)
       cases[i].chips = {
           cases[i].chips[llvm::popcount(i) % cases[i].chips.size()]};
@@ -426,13 +432,13 @@ INSTANTIATE_TEST_SUITE_P(Nvptx, NvptxMatrix, testing::ValuesIn(makeMatrix()),
 
 TEST(NvptxTest, ArithmeticIsNotContracted) {
   for (const char *dtype : {"bf16", "f32"}) {
-    Compilation compiled(contract(dtype, 512, 768, true, "gate_up"), "sm_90a");
+    Compilation compiled(gemm(dtype, 512, 768, true, "gate_up"), "sm_90a");
     ASSERT_EQ(compiled.errors, "");
     EXPECT_NE(compiled.ptx.find("mul.rn.f32"), std::string::npos);
     for (const char *loose : {"mul.f32", "add.f32"})
       EXPECT_EQ(compiled.ptx.find(loose), std::string::npos) << loose;
-    // What is rounded to 16 bits may be approximate before, and that alone
-    // may flush.
+    // Only values that are then rounded to 16 bits may be approximate and flush
+    // subnormals.
     llvm::StringRef ptx(compiled.ptx);
     EXPECT_EQ(ptx.contains(".approx"), dtype == llvm::StringRef("bf16"));
     EXPECT_EQ(ptx.count(".ftz"), ptx.count(".approx.ftz"));
@@ -516,7 +522,7 @@ TEST(AssembleTest, NamesAProgramThatIsMissing) {
   EXPECT_NE(message.find("/nonexistent/ptxas"), std::string::npos) << message;
 }
 
-/// A program of a few lines of shell in place of ptxas.
+/// A small shell script in place of ptxas.
 std::string makeAssembler(const std::string &script) {
   std::string path =
       testing::TempDir() + "/moec-ptxas-" + std::to_string(getpid());
@@ -530,7 +536,8 @@ TEST(AssembleTest, SurvivesWhateverPtxasDoes) {
     std::string script, message;
     double timeoutSeconds;
   } cases[] = {
-      {"exec sleep 100", "was stopped: it did not end within 0.50 s", 0.5},
+      {"exec sleep 100", "was stopped because it did not end within 0.50 s",
+       0.5},
       {"kill -9 $$", "was killed by signal 9", 60},
       {"echo not today; exit 1", "failed with exit code 1:\nnot today", 60},
       {"echo fine", "has written no cubin:\nfine", 60},

@@ -56,7 +56,7 @@ std::string test::kernel(const std::vector<std::string> &arguments,
   return text + "%t: i64) {\n  " + phase + "\n  tile.return\n}\n";
 }
 
-/// `quant`: those of operands, a comma behind each.
+/// `quant`: the `#moe.quant` of operands, each followed by a comma.
 static std::string getAttributes(std::string quant, const std::string &order,
                                  const std::string &config) {
   if (!order.empty())
@@ -66,18 +66,17 @@ static std::string getAttributes(std::string quant, const std::string &order,
   return quant.empty() ? "" : " {" + quant.substr(0, quant.size() - 2) + "}";
 }
 
-std::string test::contract(const std::string &dtype, int64_t depth,
-                           int64_t columns, bool isGrouped,
-                           const std::string &order,
-                           const std::string &config) {
-  std::string k = std::to_string(depth), n = std::to_string(columns);
+std::string test::gemm(const std::string &dtype, int64_t sizeK, int64_t columns,
+                       bool isGrouped, const std::string &order,
+                       const std::string &config) {
+  std::string k = std::to_string(sizeK), n = std::to_string(columns);
   std::string rows = order.empty() ? n : std::to_string(2 * columns);
   std::string g = isGrouped ? "6x" : "";
   std::string x = memrefOf("?x" + k, dtype),
               w = memrefOf(g + rows + "x" + k, dtype);
   std::string bias = memrefOf(g + rows, dtype), y = memrefOf("?x" + n, dtype);
   std::vector<std::string> arguments{"%x: " + x, "%w: " + w};
-  std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w;
+  std::string phase = "tile.gemm tokens(%t) ins(%x, %w : " + x + ", " + w;
   phase += ")";
   if (isGrouped) {
     arguments.push_back("%o: memref<7xi32>");
@@ -108,7 +107,7 @@ std::string test::contract(const std::string &dtype, int64_t depth,
   return kernel(arguments, phase + getAttributes("", order, config));
 }
 
-std::string test::scaled(int64_t depth, int64_t columns, bool isGrouped,
+std::string test::scaled(int64_t sizeK, int64_t columns, bool isGrouped,
                          const std::string &order, const std::string &result,
                          const Format &input, const Format &weight,
                          const std::string &plain, const std::string &config) {
@@ -116,22 +115,21 @@ std::string test::scaled(int64_t depth, int64_t columns, bool isGrouped,
   int64_t scaleRows = order.empty() || order == "interleaved"
                           ? weight.getScaleRows(rows)
                           : 2 * weight.getScaleRows(columns);
-  std::string k = std::to_string(depth);
+  std::string k = std::to_string(sizeK);
   std::string g = isGrouped ? "6x" : "";
   std::string x = memrefOf("?x" + k, input.getElement(plain)),
               w = memrefOf(g + std::to_string(rows) + "x" +
-                               std::to_string(weight.getRowLength(depth)),
+                               std::to_string(weight.getRowLength(sizeK)),
                            weight.getElement(plain));
-  std::string a = memrefOf("?x" + std::to_string(input.getScaleColumns(depth)),
+  std::string a = memrefOf("?x" + std::to_string(input.getScaleColumns(sizeK)),
                            "f32"),
               b = memrefOf(g + std::to_string(scaleRows) + "x" +
-                               std::to_string(weight.getScaleColumns(depth)),
+                               std::to_string(weight.getScaleColumns(sizeK)),
                            weight.scale),
               y = memrefOf("?x" + std::to_string(columns), result);
   std::vector<std::string> arguments{"%x: " + x, "%w: " + w, "%a: " + a,
                                      "%b: " + b};
-  std::string phase =
-      "tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
+  std::string phase = "tile.gemm tokens(%t) ins(%x, %w : " + x + ", " + w + ")";
   if (input.isQuantized())
     phase += " input_scale(%a : " + a + ")";
   if (weight.isQuantized())

@@ -16,7 +16,7 @@
 
 namespace moec::test {
 
-/// Compiles kernels of level tile; the text of what went wrong is in `errors`.
+/// Compiles kernels of level tile; diagnostics go to `errors`.
 struct Compilation {
   Compilation(const std::string &text, const std::string &chip,
               bool assignConfig = true);
@@ -31,16 +31,15 @@ std::string memrefOf(const std::string &shape, const std::string &element);
 std::string kernel(const std::vector<std::string> &arguments,
                    const std::string &phase);
 
-/// A product with everything that a product can have; `order` is that of gate
-/// and up, "" for single columns. `config`: as `sm90_contract<...>`, or "" for
-/// that of choice.
-std::string contract(const std::string &dtype, int64_t depth, int64_t columns,
-                     bool isGrouped, const std::string &order,
-                     const std::string &config = "");
+/// A gemm with all optional operands. `order` is that of gate and up, "" for
+/// single columns. `config`: `sm90_gemm<...>`, or "" for the chosen one.
+std::string gemm(const std::string &dtype, int64_t sizeK, int64_t columns,
+                 bool isGrouped, const std::string &order,
+                 const std::string &config = "");
 
-/// A product of which one or both operands are quantized, block fp8 unless
-/// others are given; one that is not has elements of type `plain`.
-std::string scaled(int64_t depth, int64_t columns, bool isGrouped,
+/// A gemm with one or both operands quantized, block fp8 by default; an
+/// unquantized one has elements of type `plain`.
+std::string scaled(int64_t sizeK, int64_t columns, bool isGrouped,
                    const std::string &order, const std::string &result,
                    const Format &input = kGroup128,
                    const Format &weight = kBlock,

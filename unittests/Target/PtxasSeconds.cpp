@@ -7,7 +7,7 @@
 
 #include "PtxasSeconds.h"
 
-#include "moec/Analysis/PtxasLimits.h"
+#include "moec/Schedules/PtxasLimits.h"
 #include "moec/Target/NVPTX.h"
 #include "gtest/gtest.h"
 
@@ -18,7 +18,7 @@
 using namespace moec;
 using namespace moec::test;
 
-/// A kernel that no change of the compiler changes: FMAs of 48 registers.
+/// A kernel that does not depend on the compiler: FMAs of 48 registers.
 static std::string makeYardstick() {
   constexpr int registers = 48, lines = 4000;
   auto name = [](int i) { return "%f" + std::to_string(i % registers); };
@@ -38,7 +38,8 @@ static std::string makeYardstick() {
   return ptx + "ret;\n}\n";
 }
 
-/// The least of several runs: what shares the core and its caches adds to it.
+/// The least of several runs, since other work on the core and its caches adds
+/// time.
 static double getLeast(const std::string &ptx, const std::string &chip) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 3; ++i) {
@@ -52,8 +53,8 @@ static double getLeast(const std::string &ptx, const std::string &chip) {
 
 double test::getPtxasSeconds(const std::string &ptx, const std::string &chip,
                              double first) {
-  // A change is tested beside other work, which a large kernel feels more than
-  // the yardstick does: only twice the limit is too long then.
+  // A change is tested beside other work, which slows a large kernel more than
+  // the yardstick. Then only twice the limit is too long.
   const double allowance = std::getenv("MOEC_ALL_CASES") ? 1 : 2;
   if (first < allowance * ptxas::kMaxSeconds)
     return first / allowance;

@@ -12,11 +12,10 @@
 
 namespace moec::test {
 
-/// Seconds of processor time that ptxas takes for a kernel, to hold against
-/// ptxas::kMaxSeconds: those of a machine that takes a certain time for a
-/// kernel without meaning, whatever this one is and whatever else it does.
-/// `first` are those of a run that was made already. Kernels that are quick
-/// enough are not assembled again.
+/// Seconds of processor time that ptxas takes for a kernel, for comparison with
+/// ptxas::kMaxSeconds. Normalized by the time of a fixed kernel, so that the
+/// machine and its load do not matter. `first` is the time of an earlier run.
+/// Kernels that are quick enough are not assembled again.
 double getPtxasSeconds(const std::string &ptx, const std::string &chip,
                        double first);
 

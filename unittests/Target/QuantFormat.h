@@ -15,9 +15,9 @@ namespace moec::test {
 
 inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How an operand is quantized: what `#moe.quant` says of the granularity, rows
-/// and columns that share a scale, 0 for all, and the types of elements and
-/// scales. Not at all without a text.
+/// Quantization of an operand: the granularity of `#moe.quant`, rows and
+/// columns that share a scale (0 for all), and the types of elements and
+/// scales. An empty text means not quantized.
 struct Format {
   std::string granularity;
   int64_t rows = 0, columns = 0;
@@ -36,17 +36,17 @@ struct Format {
   bool areHalves() const {
     return storage == "i4" || storage == "f4E2M1FN" || storage == "!moe.nf4";
   }
-  /// The type of what is in memory, `plain` without quantization.
+  /// The type in memory, `plain` without quantization.
   std::string getElement(const std::string &plain) const {
     if (!isQuantized())
       return plain;
     return areHalves() ? "i8" : storage;
   }
-  /// How long a row of `width` elements is as it is stored.
+  /// Stored length of a row of `width` elements.
   int64_t getRowLength(int64_t width) const {
     return isQuantized() && areHalves() ? width / 2 : width;
   }
-  /// To stand in front of other attributes: with a comma behind it, or nothing.
+  /// As a prefix of other attributes: with a trailing comma, or empty.
   std::string getAttribute(const std::string &name, bool isDynamic) const {
     if (!isQuantized())
       return "";
@@ -59,7 +59,7 @@ struct Format {
            (arePowers ? ", power_of_two = true" : "") +
            (hasMinimum ? ", minimum = true" : "") + ">, ";
   }
-  /// The same with other elements or scales.
+  /// Likewise with other elements or scales.
   Format with(const std::string &otherStorage,
               const std::string &otherScale = "f32",
               bool zeroPoint = false) const {

@@ -38,17 +38,17 @@ double getScale(const Format &format, const Array &scales, int64_t row,
 }
 
 void runProduct(const Format &inputFormat, const Format &weightFormat,
-                int64_t depth, int64_t k) {
+                int64_t sizeK, int64_t k) {
   constexpr int64_t rows = 7, columns = 37;
-  Array input(getType(inputFormat), {rows, depth}),
-      weight(getType(weightFormat), {columns, depth}),
+  Array input(getType(inputFormat), {rows, sizeK}),
+      weight(getType(weightFormat), {columns, sizeK}),
       inputScale(
           DType::F32,
           inputFormat.rows
-              ? std::vector<int64_t>{rows, inputFormat.getScaleColumns(depth)}
+              ? std::vector<int64_t>{rows, inputFormat.getScaleColumns(sizeK)}
               : std::vector<int64_t>{1}),
       weightScale(DType::F32, {weightFormat.getScaleRows(columns),
-                               weightFormat.getScaleColumns(depth)}),
+                               weightFormat.getScaleColumns(sizeK)}),
       result(DType::F32, {rows, columns});
   input.randomize(1);
   weight.randomize(2);
@@ -60,15 +60,14 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
   CompiledKernels kernels(
       "tile.kernel @k(%x: " + x + ", %w: " + w + ", %xs: " + xs +
       ", %ws: " + ws + ", %y: " + y +
-      ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w : " + x + ", " + w +
-      ")" +
+      ", %t: i64) {\n tile.gemm tokens(%t) ins(%x, %w : " + x + ", " + w + ")" +
       (inputFormat.isQuantized() ? " input_scale(%xs : " + xs + ")" : "") +
       (weightFormat.isQuantized() ? " weight_scale(%ws : " + ws + ")" : "") +
       " outs(%y : " + y + ") {" +
       inputFormat.getAttribute("input_quant", true) +
       weightFormat.getAttribute("weight_quant", false) +
-      "config = #tile.cpu_contract<register_rows = 2, register_columns = 4, "
-      "step = " +
+      "config = #tile.cpu_gemm<register_rows = 2, register_columns = 4, "
+      "block_k = " +
       std::to_string(k) +
       ", columns_per_cta = 16, lanes = 8, rows_per_cta = "
       "4>}\ntile.return\n}\n");
@@ -78,7 +77,7 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
       double sum = 0, size = 0;
-      for (int64_t i = 0; i < depth; ++i) {
+      for (int64_t i = 0; i < sizeK; ++i) {
         double term = input.get(row, i) * weight.get(column, i) *
                       getScale(inputFormat, inputScale, row, i) *
                       getScale(weightFormat, weightScale, column, i);
@@ -86,33 +85,33 @@ void runProduct(const Format &inputFormat, const Format &weightFormat,
         size += std::fabs(term);
       }
       ASSERT_NEAR(result.get(row, column), sum, 2e-6 * size)
-          << row << ", " << column << ", depth " << depth;
+          << row << ", " << column << ", K " << sizeK;
     }
 }
 
 TEST(QuantGranularity, Products) {
-  for (int64_t depth : {32, 128, 200, 392}) {
+  for (int64_t sizeK : {32, 128, 200, 392}) {
     for (const Format &weight : {kTensor, kChannel, kBlock})
       for (const Format &input : {kPlain, kToken, kTensor, kGroup128})
-        runProduct(input, weight, depth, 32);
+        runProduct(input, weight, sizeK, 32);
     for (const Format &weight : {kGroup32, kSmallBlock})
       for (const Format &input : {kPlain, kToken, kGroup32})
-        runProduct(input, weight, depth, 16);
-    runProduct(kToken, kPlain, depth, 32);
+        runProduct(input, weight, sizeK, 16);
+    runProduct(kToken, kPlain, sizeK, 32);
   }
 }
 
-/// A scale of a whole row, which is more than fits into registers.
+/// A scale of a whole row that does not fit in registers.
 TEST(QuantGranularity, RowsByToken) {
   for (int64_t columns : {5, 256, 1203}) {
     constexpr int64_t rows = 4;
     Array input(DType::BF16, {rows, columns}),
-        codes(DType::F8E4M3, {rows, columns}), scales(DType::F32, {rows, 1});
+        rounded(DType::F8E4M3, {rows, columns}), scales(DType::F32, {rows, 1});
     input.randomize(5);
-    // A row whose scale is the least.
+    // A row with the least scale.
     for (int64_t i = 0; i < columns; ++i)
       input.set(columns + i, 0x1p-12);
-    std::string x = input.getType(true), q = codes.getType(true),
+    std::string x = input.getType(true), q = rounded.getType(true),
                 s = scales.getType(true);
     CompiledKernels kernels(
         "tile.kernel @k(%x: " + x + ", %q: " + q + ", %s: " + s +
@@ -122,7 +121,7 @@ TEST(QuantGranularity, RowsByToken) {
         ") {config = #tile.cpu_quantize<lanes = 8, "
         "rows_per_cta = 3>}\ntile.return\n}\n");
     ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
-    kernels.run("k", ceilDiv(rows, 3), {&input, &codes, &scales}, rows);
+    kernels.run("k", ceilDiv(rows, 3), {&input, &rounded, &scales}, rows);
     for (int64_t row = 0; row < rows; ++row) {
       double largest = 0;
       for (int64_t i = 0; i < columns; ++i)
@@ -132,7 +131,7 @@ TEST(QuantGranularity, RowsByToken) {
       // Half of the last of four digits, or of the least step.
       for (int64_t i = 0; i < columns; ++i) {
         double value = input.get(row, i);
-        ASSERT_NEAR(codes.get(row, i) * scale, value,
+        ASSERT_NEAR(rounded.get(row, i) * scale, value,
                     std::max(std::fabs(value) / 16, scale * 0x1p-10) * 1.0001)
             << row << ", " << i << " of " << columns;
       }
@@ -140,12 +139,12 @@ TEST(QuantGranularity, RowsByToken) {
   }
 }
 
-/// The scale of all rows that count, found and then given.
+/// The scale of all valid rows, computed and then given.
 TEST(QuantGranularity, RowsByTensor) {
   for (int64_t columns : {5, 16, 203}) {
     constexpr int64_t rows = 6, counting = 5;
     Array input(DType::F32, {rows, columns}),
-        codes(DType::F8E4M3, {rows, columns}), scale(DType::F32, {1}),
+        rounded(DType::F8E4M3, {rows, columns}), scale(DType::F32, {1}),
         valid(DType::I32, {1});
     input.randomize(6);
     float nan = std::numeric_limits<float>::quiet_NaN(),
@@ -153,10 +152,10 @@ TEST(QuantGranularity, RowsByTensor) {
     input.set(columns, -3.0f);
     input.set(2 * columns + 1, nan);
     input.set(3 * columns + 2, -infinity);
-    // This row does not count.
+    // The row is padding.
     input.set(5 * columns, 100.0f);
     valid.set(0, counting);
-    std::string x = input.getType(true), q = codes.getType(true);
+    std::string x = input.getType(true), q = rounded.getType(true);
     CompiledKernels kernels(
         "tile.kernel @find(%x: " + x +
         ", %n: memref<1xi32>, %s: "
@@ -183,22 +182,22 @@ TEST(QuantGranularity, RowsByTensor) {
           largest = std::max(largest, std::fabs(double(input.get(row, i))));
     float found = float(largest) / 448.0f;
     ASSERT_EQ(float(scale.get(0)), found);
-    // Some elements are beyond the range of a scale that is given.
+    // Some elements are beyond the range of a given scale.
     scale.set(0, found / 2);
-    kernels.run("quantize", ceilDiv(rows, 4), {&input, &scale, &codes}, rows);
+    kernels.run("quantize", ceilDiv(rows, 4), {&input, &scale, &rounded}, rows);
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t i = 0; i < columns; ++i) {
         float quotient = float(input.get(row, i)) / (found / 2);
         if (std::isnan(quotient)) {
-          ASSERT_TRUE(std::isnan(codes.get(row, i))) << row << ", " << i;
+          ASSERT_TRUE(std::isnan(rounded.get(row, i))) << row << ", " << i;
           continue;
         }
         float inside = std::clamp(quotient, -448.0f, 448.0f);
-        ASSERT_NEAR(codes.get(row, i), inside,
+        ASSERT_NEAR(rounded.get(row, i), inside,
                     std::max(std::fabs(inside) / 16, 0x1p-10f) * 1.0001)
             << row << ", " << i << " of " << columns;
       }
-    ASSERT_EQ(codes.get(3, 2), -448);
+    ASSERT_EQ(rounded.get(3, 2), -448);
   }
 }
 

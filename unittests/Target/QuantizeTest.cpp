@@ -52,19 +52,19 @@ struct Expected {
           break;
       }
     scale = (std::isnan(largest) ? largest : std::max(largest, 1e-10f)) / 448;
-    Array rounded(DType::F8E4M3, {size});
+    Array quotients(DType::F8E4M3, {size});
     for (int64_t i = 0; i < size; ++i) {
-      rounded.set(i, get(i) / scale);
-      codes.push_back(getBits(rounded, i));
+      quotients.set(i, get(i) / scale);
+      rounded.push_back(getBits(quotients, i));
     }
   }
   float scale;
-  std::vector<uint32_t> codes;
+  std::vector<uint32_t> rounded;
 };
 
 bool isNaN(uint32_t code) { return (code & 0x7F) == 0x7F; }
 
-void expectQuantized(const Array &input, const Array &codes,
+void expectQuantized(const Array &input, const Array &rounded,
                      const Array &scales, int64_t rows) {
   int64_t columns = input.getShape()[1], groups = ceilDiv(columns, kGroup);
   for (int64_t row = 0; row < rows; ++row)
@@ -74,13 +74,13 @@ void expectQuantized(const Array &input, const Array &codes,
       ASSERT_TRUE(scale == expected.scale ||
                   (std::isnan(scale) && std::isnan(expected.scale)))
           << row << ", " << group << ": " << scale << ", " << expected.scale;
-      for (size_t i = 0; i < expected.codes.size(); ++i) {
-        uint32_t code = getBits(codes, row * columns + group * kGroup + i);
-        ASSERT_TRUE(code == expected.codes[i] ||
-                    (isNaN(code) && isNaN(expected.codes[i])))
+      for (size_t i = 0; i < expected.rounded.size(); ++i) {
+        uint32_t code = getBits(rounded, row * columns + group * kGroup + i);
+        ASSERT_TRUE(code == expected.rounded[i] ||
+                    (isNaN(code) && isNaN(expected.rounded[i])))
             << row << ", " << group << ", " << i << ": " << code << ", "
-            << expected.codes[i] << " of " << input.get(row, group * kGroup + i)
-            << " / " << scale;
+            << expected.rounded[i] << " of "
+            << input.get(row, group * kGroup + i) << " / " << scale;
       }
     }
 }
@@ -88,15 +88,15 @@ void expectQuantized(const Array &input, const Array &codes,
 /// Rows from `counted` on are behind the last offset; below 0: no offsets.
 void runQuantize(const Array &input, int64_t lanes, int64_t counted = -1) {
   int64_t rows = input.getShape()[0], columns = input.getShape()[1];
-  Array codes(DType::F8E4M3, {rows, columns}),
+  Array rounded(DType::F8E4M3, {rows, columns}),
       scales(DType::F32, {rows, ceilDiv(columns, kGroup)}),
       offsets(DType::I32, {3});
-  for (int64_t i = 0; i < codes.size(); ++i)
-    setBits(codes, i, 0x55);
+  for (int64_t i = 0; i < rounded.size(); ++i)
+    setBits(rounded, i, 0x55);
   scales.fill(77);
   offsets.set(1, counted / 2);
   offsets.set(2, counted);
-  std::string x = input.getType(true), q = codes.getType(true),
+  std::string x = input.getType(true), q = rounded.getType(true),
               s = scales.getType(true);
   bool hasOffsets = counted >= 0;
   CompiledKernels kernels(
@@ -111,24 +111,24 @@ void runQuantize(const Array &input, int64_t lanes, int64_t counted = -1) {
       "config = #tile.cpu_quantize<lanes = " + std::to_string(lanes) +
       ", rows_per_cta = 3>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
-  kernels.run("k", ceilDiv(rows, 3), {&input, &offsets, &codes, &scales},
+  kernels.run("k", ceilDiv(rows, 3), {&input, &offsets, &rounded, &scales},
               hasOffsets ? rows / 2 : rows);
-  expectQuantized(input, codes, scales, hasOffsets ? counted : rows);
+  expectQuantized(input, rounded, scales, hasOffsets ? counted : rows);
   for (int64_t row = std::max<int64_t>(counted, 0); hasOffsets && row < rows;
        ++row) {
-    EXPECT_EQ(getBits(codes, row * columns), 0x55u);
+    EXPECT_EQ(getBits(rounded, row * columns), 0x55u);
     EXPECT_EQ(scales.get(row, 0), 77);
   }
 }
 
 TEST(CpuQuantize, EveryBF16) {
-  // A group has one exponent: codes of all magnitudes below its largest.
+  // Quantized values of all magnitudes below the largest of the group.
   Array input(DType::BF16, {512, kGroup});
   for (int64_t i = 0; i < input.size(); ++i)
     setBits(input, i, static_cast<uint32_t>(i));
   for (int64_t lanes : {4, 8, 16})
     runQuantize(input, lanes);
-  // All exponents in each group, and nothing that is not finite.
+  // All exponents in each group, all finite.
   for (int64_t i = 0; i < input.size(); ++i)
     setBits(input, i, static_cast<uint32_t>(i * 40503 % 65536) & 0xBFFF);
   runQuantize(input, 8);
@@ -195,11 +195,11 @@ TEST(CpuQuantize, StopsAtTheLastOffset) {
 //===----------------------------------------------------------------------===//
 
 struct Product {
-  int64_t rows, depth, columns, lanes = 8, m = 2, n = 4, k = 32;
+  int64_t rows, sizeK, columns, lanes = 8, m = 2, n = 4, k = 32;
 };
 
 void runProduct(const Product &p, const Array &input, const Array &weight) {
-  int64_t blocks = ceilDiv(p.depth, kGroup);
+  int64_t blocks = ceilDiv(p.sizeK, kGroup);
   Array inputScale(DType::F32, {p.rows, blocks}),
       weightScale(DType::F32, {ceilDiv(p.columns, kGroup), blocks}),
       result(DType::F32, {p.rows, p.columns});
@@ -212,16 +212,16 @@ void runProduct(const Product &p, const Array &input, const Array &weight) {
   CompiledKernels kernels(
       "tile.kernel @k(%x: " + x + ", %w: " + w + ", %xs: " + xs +
       ", %ws: " + ws + ", %y: " + y +
-      ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w"
+      ", %t: i64) {\n tile.gemm tokens(%t) ins(%x, %w"
       " : " +
       x + ", " + w + ") input_scale(%xs : " + xs +
       ") weight_scale(%ws : " + ws + ") outs(%y : " + y +
       ") {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
       "granularity = group, block = [1, 128], dynamic = true>, weight_quant = "
       "#moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block "
-      "= [128, 128]>, config = #tile.cpu_contract<"
+      "= [128, 128]>, config = #tile.cpu_gemm<"
       "register_rows = " +
-      number(p.m) + ", register_columns = " + number(p.n) + ", step = " +
+      number(p.m) + ", register_columns = " + number(p.n) + ", block_k = " +
       number(p.k) + ", columns_per_cta = 16, lanes = " + number(p.lanes) +
       ", rows_per_cta = 4>}\ntile.return\n}\n");
   ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
@@ -230,7 +230,7 @@ void runProduct(const Product &p, const Array &input, const Array &weight) {
   for (int64_t row = 0; row < p.rows; ++row)
     for (int64_t column = 0; column < p.columns; ++column) {
       double sum = 0, size = 0;
-      for (int64_t k = 0; k < p.depth; ++k) {
+      for (int64_t k = 0; k < p.sizeK; ++k) {
         double scale = inputScale.get(row, k / kGroup) *
                        weightScale.get(column / kGroup, k / kGroup);
         double term = input.get(row, k) * weight.get(column, k) * scale;
@@ -245,60 +245,59 @@ void runProduct(const Product &p, const Array &input, const Array &weight) {
     }
 }
 
-TEST(CpuContractE4M3, EveryCode) {
+TEST(CpuGemmE4M3, EveryCode) {
   // Row r reads each code against a single 1.
-  constexpr int64_t rows = 3, depth = 256;
-  Array input(DType::F8E4M3, {rows, depth}),
-      weight(DType::F8E4M3, {depth, depth});
-  for (int64_t i = 0; i < depth; ++i) {
-    weight.set(i * depth + i, 1);
+  constexpr int64_t rows = 3, sizeK = 256;
+  Array input(DType::F8E4M3, {rows, sizeK}),
+      weight(DType::F8E4M3, {sizeK, sizeK});
+  for (int64_t i = 0; i < sizeK; ++i) {
+    weight.set(i * sizeK + i, 1);
     for (int64_t row = 0; row < rows; ++row)
-      setBits(input, row * depth + i, isNaN(i) ? 0 : static_cast<uint32_t>(i));
+      setBits(input, row * sizeK + i, isNaN(i) ? 0 : static_cast<uint32_t>(i));
   }
-  runProduct({rows, depth, depth}, input, weight);
+  runProduct({rows, sizeK, sizeK}, input, weight);
 }
 
-TEST(CpuContractE4M3, NaNStaysInItsRow) {
-  constexpr int64_t rows = 5, depth = 300, columns = 20;
-  Array input(DType::F8E4M3, {rows, depth}),
-      weight(DType::F8E4M3, {columns, depth});
+TEST(CpuGemmE4M3, NaNStaysInItsRow) {
+  constexpr int64_t rows = 5, sizeK = 300, columns = 20;
+  Array input(DType::F8E4M3, {rows, sizeK}),
+      weight(DType::F8E4M3, {columns, sizeK});
   input.randomize(8);
   weight.randomize(9);
-  setBits(input, 1 * depth + 17, 0x7F);
-  setBits(input, 3 * depth + 299, 0xFF);
+  setBits(input, 1 * sizeK + 17, 0x7F);
+  setBits(input, 3 * sizeK + 299, 0xFF);
   for (int64_t lanes : {4, 8, 16})
-    runProduct({rows, depth, columns, lanes}, input, weight);
+    runProduct({rows, sizeK, columns, lanes}, input, weight);
 }
 
-TEST(CpuContractE4M3, Tails) {
-  for (int64_t depth : {1, 3, 15, 16, 17, 100, 127, 128, 129, 135, 256, 400})
+TEST(CpuGemmE4M3, Tails) {
+  for (int64_t sizeK : {1, 3, 15, 16, 17, 100, 127, 128, 129, 135, 256, 400})
     for (int64_t lanes : {4, 8, 16}) {
-      Array input(DType::F8E4M3, {7, depth}),
-          weight(DType::F8E4M3, {130, depth});
+      Array input(DType::F8E4M3, {7, sizeK}),
+          weight(DType::F8E4M3, {130, sizeK});
       input.randomize(10);
       weight.randomize(11);
-      runProduct({7, depth, 130, lanes}, input, weight);
+      runProduct({7, sizeK, 130, lanes}, input, weight);
     }
 }
 
-TEST(CpuContractE4M3, KDividesABlock) {
+TEST(CpuGemmE4M3, KDividesABlock) {
   CompiledKernels kernels(
       "tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<8x256xf8E4M3FN>, "
       "%xs: memref<?x2xf32>, %ws: memref<1x2xf32>, %y: memref<?x8xf32>, "
-      "%t: i64) {\n tile.contract tokens(%t) ins(%x, %w : "
+      "%t: i64) {\n tile.gemm tokens(%t) ins(%x, %w : "
       "memref<?x256xf8E4M3FN>, memref<8x256xf8E4M3FN>) input_scale(%xs : "
       "memref<?x2xf32>) weight_scale(%ws : memref<1x2xf32>) outs(%y : "
       "memref<?x8xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = "
       "f32, granularity = group, block = [1, 128], dynamic = true>, "
       "weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity "
       "= block, block = [128, 128]>, config = "
-      "#tile.cpu_contract<register_rows = 2, register_columns = 4, step = 48, "
+      "#tile.cpu_gemm<register_rows = 2, register_columns = 4, block_k = 48, "
       "columns_per_cta = 8, lanes = 8, rows_per_cta = 4>}\ntile.return\n}\n");
-  EXPECT_NE(
-      kernels.getErrors().find(
-          "takes 48 contracted elements at a time; change step so that they "
-          "divide the 128 that are decoded at once"),
-      std::string::npos)
+  EXPECT_NE(kernels.getErrors().find(
+                "takes 48 elements of K at a time; change step to a "
+                "divisor of the 128 that are dequantized at once"),
+            std::string::npos)
       << kernels.getErrors();
 }
 

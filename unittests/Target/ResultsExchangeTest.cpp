@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 // Ranks are kernels side by side in one simulator, which sees who writes what
 // others may still read. Each rank gathers ids and rows to results, has a
-// launch read the rows, and sums what it has for the rows of all, whose owners
-// its kernel finds by the gathered ids: again and again in one place, with more
-// tokens and with fewer in turns.
+// launch read the rows, and sums what it has for the rows of all, whose
+// destination ranks its kernel finds by the gathered ids: again and again in
+// one place, with more tokens and with fewer in turns.
 
 #include "ExchangeRig.h"
 
@@ -26,12 +26,13 @@ namespace {
 
 constexpr int64_t kRows = 8, kSums = 44, kRounds = 4, kMostTokens = 9;
 
-/// What all ranks do wrong.
+/// The mutant that all ranks run.
 enum class Mistake {
   None,
-  /// Rows are read behind the sums, by which ranks know that they have been.
+  /// Mutant: rows are read behind the sums, which tell other ranks that they
+  /// have been read.
   ReadsLate,
-  /// There are no sums, and nobody knows.
+  /// Mutant: no sums, so no rank knows when rows have been read.
   NoRelease,
   /// The ids of own rows, which are read behind flags, are gathered ones.
   OwnIdsOfResults
@@ -47,8 +48,8 @@ public:
       makeHeap(rank);
     std::vector<int32_t> table;
     for (int64_t expert = 0; expert < summed.numExperts(); ++expert)
-      table.push_back(ownerOf(expert));
-    owners = allocate(table);
+      table.push_back(destinationOf(expert));
+    destinations = allocate(table);
   }
 
   Status run();
@@ -59,34 +60,34 @@ private:
     return round % 2 == 0 ? kMostTokens : 4;
   }
   static int64_t roundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-  int64_t getPlaceBytes() const {
+  int64_t getBufferBytes() const {
     return roundUp(PeerHeap::partBytes(ranks, kMostTokens * kSums * 4));
   }
-  /// Where a rank has what it gathers: ids, and rows behind them.
+  /// Offsets of a rank's gathered ids, and of the rows behind them.
   uint64_t getIds(int64_t rank) const {
-    return heaps[size_t(rank)] + PeerHeap::kPlaces + 2 * getPlaceBytes();
+    return heaps[size_t(rank)] + PeerHeap::kBuffers + 2 * getBufferBytes();
   }
   uint64_t getRows(int64_t rank, int64_t tokens) const {
     return getIds(rank) + roundUp(ranks * tokens * kTopK * 4);
   }
 
-  int32_t ownerOf(int64_t expert) const {
+  int32_t destinationOf(int64_t expert) const {
     int64_t place = expert / kExpertsPerRank;
     return place < ranks ? int32_t(place) : -1;
   }
-  /// Also of no expert.
+  /// Ids may also name no expert.
   int32_t idOf(int64_t rank, int64_t round, int64_t i) const {
     int64_t number = i * 11 + rank * 5 + round * 3 + i / 7;
     return int32_t(number % (summed.numExperts() + 2)) - 1;
   }
-  /// Whether a rank has something to add to that row of another one.
+  /// Whether a rank contributes to that row of another rank.
   bool adds(int64_t rank, int64_t to, int64_t round, int64_t row) const {
     if (rank == to)
       return true;
     for (int64_t i = 0; i < kTopK; ++i)
       if (int32_t expert = idOf(to, round, row * kTopK + i);
           expert >= 0 && expert < summed.numExperts() &&
-          ownerOf(expert) == rank)
+          destinationOf(expert) == rank)
         return true;
     return false;
   }
@@ -118,7 +119,7 @@ private:
   }
   void makeHeap(int64_t rank);
   Status load();
-  /// What a round launches on a rank, behind what it has.
+  /// Enqueues the launches of a round on a rank.
   Status giveRound(int64_t rank, int64_t round);
   Status give(int64_t rank, const ptx::LoadedModule &module, const char *name,
               const moert::LaunchDims &dims,
@@ -133,7 +134,7 @@ private:
   Case summed = {"reduce_scatter", ranks, kMostTokens, {{kSums, true, true}}};
   ptx::Simulator simulator;
   std::vector<uint64_t> heaps;
-  uint64_t owners = 0;
+  uint64_t destinations = 0;
   ptx::LoadedModule *gather = nullptr, *sum = nullptr, *reader = nullptr;
   /// Per rank.
   std::map<int64_t, ptx::WorkId> last;
@@ -142,14 +143,14 @@ private:
 };
 
 void Results::makeHeap(int64_t rank) {
-  std::vector<char> bytes(static_cast<size_t>(PeerHeap::kPlaces));
+  std::vector<char> bytes(static_cast<size_t>(PeerHeap::kBuffers));
   auto set = [&](int64_t offset, int64_t value) {
     std::memcpy(&bytes[size_t(offset)], &value, sizeof(value));
   };
   set(PeerHeap::kIndex, rank);
   set(PeerHeap::kLimit, int64_t(1) << 40);
-  set(PeerHeap::kPlaceBytes, getPlaceBytes());
-  bytes.resize(size_t(PeerHeap::kPlaces + 2 * getPlaceBytes() +
+  set(PeerHeap::kBufferBytes, getBufferBytes());
+  bytes.resize(size_t(PeerHeap::kBuffers + 2 * getBufferBytes() +
                       roundUp(ranks * kMostTokens * kTopK * 4) +
                       roundUp(ranks * kMostTokens * kRows * 4)),
                char(0xff));
@@ -230,7 +231,7 @@ Status Results::giveRound(int64_t rank, int64_t round) {
                        : ownIds;
     return giveExchange(
         rank, tokens, summed, *sum,
-        {allocate(parts), sums[{rank, round}], own, allIds, owners});
+        {allocate(parts), sums[{rank, round}], own, allIds, destinations});
   };
   Status status = gives();
   if (status && mistake != Mistake::ReadsLate)

@@ -7,7 +7,7 @@
 
 #include "SimRanks.h"
 
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 
 #include <algorithm>
 #include <thread>
@@ -41,7 +41,7 @@ exchanges::connect(const SimRank &rank, std::shared_ptr<moert::PeerDevice> peer,
   if (!base)
     return base.status();
   options.base = std::move(*base);
-  // The test's.
+  // Owned by the test.
   options.device =
       std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &rank.device);
   options.peer = std::move(peer);

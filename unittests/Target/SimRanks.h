@@ -27,12 +27,12 @@ struct SimRank {
   moert::LocalGroup &group;
 };
 
-/// Whether `body` answers true on all ranks, of which nobody waits longer than
-/// the limit for one that does not come.
+/// Whether `body` returns true on all ranks. No rank waits longer than the
+/// limit for a missing one.
 bool areRight(int64_t ranks, uint64_t seed, double limitSeconds,
               const std::function<bool(SimRank)> &body);
 
-/// A communicator of the rank's: `options` without what the rank is.
+/// A communicator of the rank; `options` lack the rank's own fields.
 moert::Result<std::unique_ptr<moert::PeerCommunicator>>
 connect(const SimRank &rank, std::shared_ptr<moert::PeerDevice> peer,
         moert::PeerOptions options);

@@ -9,10 +9,10 @@
 
 #include "NvptxTesting.h"
 
+#include "Schedules/Sm100Gemm/Shape.h"
 #include "mlir/Parser/Parser.h"
-#include "moec/Analysis/Schedules.h"
-#include "moec/Analysis/Sm100.h"
-#include "moec/Ptx/Sim/Simulator.h"
+#include "moec/PtxSim/Simulator.h"
+#include "moec/Schedules/Schedules.h"
 #include "moec/Support/Parts.h"
 #include "moec/Target/NVPTX.h"
 #include "gtest/gtest.h"
@@ -23,13 +23,12 @@ using namespace moec::test;
 
 namespace {
 
-/// Products of two operands in groups of 32, as the schedule chooses or is
-/// told.
-std::string product(int64_t depth, int64_t columns, bool isGrouped,
+/// Gemms with both operands in groups of 32, with the chosen or a given config.
+std::string product(int64_t sizeK, int64_t columns, bool isGrouped,
                     const std::string &order, const std::string &result,
                     const std::string &config = "",
                     const Format &weight = kMxfp8) {
-  return scaled(depth, columns, isGrouped, order, result, kMxfp8Rows, weight,
+  return scaled(sizeK, columns, isGrouped, order, result, kMxfp8Rows, weight,
                 "bf16", config);
 }
 
@@ -37,28 +36,28 @@ std::string product(int64_t depth, int64_t columns, bool isGrouped,
 // What fits
 //===----------------------------------------------------------------------===//
 
-/// The shape of a product in the config of choice.
-sm100::Contract choose(const std::string &text) {
+/// The shape of a gemm in the chosen config.
+sm100::GemmShape choose(const std::string &text) {
   MLIRContext context;
   context.loadDialect<tile::TileDialect>();
   auto module = parseSourceString<ModuleOp>(text, &context);
-  tile::ContractOp op;
-  module->walk([&](tile::ContractOp found) { op = found; });
+  tile::GemmOp op;
+  module->walk([&](tile::GemmOp found) { op = found; });
   std::optional<Target> target = Target::find("sm_100a");
-  const Schedule *schedule = findSchedule(*target, "sm100.contract");
+  const Schedule *schedule = findSchedule(*target, "sm100.gemm");
   tile::ConfigAttr config = schedule->choose(op, *target);
   EXPECT_EQ(schedule->whyIllegal(op, config, *target), "");
-  EXPECT_EQ(getSchedulesFor(*target, op).front()->name, "sm100.contract");
+  EXPECT_EQ(getSchedulesFor(*target, op).front()->name, "sm100.gemm");
   return {op, config};
 }
 
 TEST(Sm100, FitsInSharedAndTensorMemory) {
   for (int64_t columns : {16, 128, 768, 7168})
     for (std::string order : {"", "gate_up", "interleaved"}) {
-      sm100::Contract shape =
+      sm100::GemmShape shape =
           choose(product(2048, columns, true, order, "bf16"));
       EXPECT_LE(shape.getSharedBytes(), int64_t(227) << 10);
-      EXPECT_LE(shape.getUsedColumns(), sm100::Contract::kTensorColumns);
+      EXPECT_LE(shape.getUsedColumns(), sm100::GemmShape::kTensorColumns);
       EXPECT_LE(shape.getUsedColumns(), shape.getAllocatedColumns());
       EXPECT_EQ(shape.getAllocatedColumns() & (shape.getAllocatedColumns() - 1),
                 0);
@@ -72,19 +71,19 @@ TEST(Sm100, FitsInSharedAndTensorMemory) {
 }
 
 TEST(Sm100, TakesWhatTensorCoresScale) {
-  auto getFirst = [](const Format &input, const Format &weight, int64_t depth) {
+  auto getFirst = [](const Format &input, const Format &weight, int64_t sizeK) {
     MLIRContext context;
     context.loadDialect<tile::TileDialect>();
     auto module = parseSourceString<ModuleOp>(
-        scaled(depth, 256, true, "", "bf16", input, weight), &context);
-    tile::ContractOp op;
-    module->walk([&](tile::ContractOp found) { op = found; });
-    return sm100::declineContract(op).empty();
+        scaled(sizeK, 256, true, "", "bf16", input, weight), &context);
+    tile::GemmOp op;
+    module->walk([&](tile::GemmOp found) { op = found; });
+    return sm100::declineGemm(op).empty();
   };
   EXPECT_TRUE(getFirst(kMxfp8Rows, kMxfp8, 512));
   EXPECT_TRUE(getFirst(kMxfp8Rows, kMxfp4, 512));
-  // Rows that are no whole steps, scales that are no powers of two, other
-  // groups, and one operand alone.
+  // Partial k tiles, scales that are not powers of two, other groups, and only
+  // one quantized operand.
   EXPECT_FALSE(getFirst(kMxfp8Rows, kMxfp8, 544));
   EXPECT_FALSE(getFirst(kMxfp8Rows, kMxfp4, 544));
   EXPECT_FALSE(
@@ -114,13 +113,13 @@ std::vector<Case> makeCases() {
     cases.push_back({"down_" + result, product(768, 2048, true, "", result)});
     cases.push_back({"dense_" + result, product(2048, 256, false, "", result)});
   }
-  // A step alone, and columns that are not whole tiles.
+  // A single k tile, and partial tiles of columns.
   cases.push_back({"tails", product(128, 40, true, "gate_up", "bf16")});
   cases.push_back({"wide_tails", product(128, 296, false, "", "f16")});
   cases.push_back({"large", product(7168, 2048, true, "gate_up", "bf16")});
   auto config = [](int64_t rows, int64_t columns, int64_t stages) {
-    return "sm100_contract<tile_rows = " + std::to_string(rows) +
-           ", tile_columns = " + std::to_string(columns) +
+    return "sm100_gemm<block_m = " + std::to_string(rows) +
+           ", block_n = " + std::to_string(columns) +
            ", stages = " + std::to_string(stages) + ">";
   };
   cases.push_back({"one_set_of_sums",
@@ -160,7 +159,7 @@ TEST_P(Sm100Matrix, Assembles) {
   EXPECT_EQ(report.spillStoreBytes, 0);
   EXPECT_EQ(report.spillLoadBytes, 0);
   EXPECT_LE(report.registers,
-            kRegistersPerMultiprocessor / sm100::Contract::kThreads);
+            kRegistersPerMultiprocessor / sm100::GemmShape::kThreads);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sm100, Sm100Matrix, testing::ValuesIn(makeCases()),

@@ -8,8 +8,8 @@
 // kernel is held to the interpreter, on random rows and on hard ones, and to
 // some rows by hand.
 
+#include "../Interpreter/TestModule.h"
 #include "KernelHarness.h"
-#include "unittests/Interpreter/TestModule.h"
 
 #include <chrono>
 #include <cmath>
@@ -144,7 +144,7 @@ struct Kernel {
   std::vector<const Array *> arguments;
 };
 
-/// Random rows, then rows that are hard.
+/// Random rows, then hard rows.
 void fillLogits(Array &logits) {
   int64_t tokens = logits.getShape()[0], width = logits.getShape()[1];
   std::mt19937 engine(7);
@@ -205,7 +205,7 @@ void compareWithInterpreter(const TopKCase &test) {
     }
 }
 
-/// Every count of experts against whole vectors, both vector lengths.
+/// Every number of experts relative to full vectors, for both vector lengths.
 void compareShapes(TopKCase test, std::vector<int64_t> sizes) {
   for (int64_t numRoutes : sizes)
     for (int64_t lanes : {4, 8, 16}) {
@@ -380,8 +380,8 @@ TEST(CpuTopK, RowsByHand) {
   test.scale = true;
   test.routing = ", renormalize = true, scale = 10.0 : f32";
   Kernel kernel(test, 2);
-  // Expert 3 is chosen for its bias and weighed without it. The tie between
-  // 1 and 2 goes to 1.
+  // Expert 3 is selected because of its bias, which its weight excludes. The
+  // tie between 1 and 2 goes to 1.
   double logits[] = {0, 3, 3, 1, 7, 1, kNaN, -1};
   for (int64_t i = 0; i < 8; ++i)
     kernel.logits.set(i, logits[i]);

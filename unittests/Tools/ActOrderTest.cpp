@@ -52,12 +52,12 @@ void PrintTo(const Form &form, std::ostream *os) { *os << form.name; }
 /// A quantized matrix of `rows` x `columns`.
 struct Matrix {
   int64_t rows, columns;
-  std::vector<int64_t> codes, groups, zeros;
+  std::vector<int64_t> rounded, groups, zeros;
   std::vector<float> scales;
 
   int64_t getNumGroups() const { return columns / kGroup; }
   int64_t code(int64_t row, int64_t column) const {
-    return codes[size_t(row * columns + column)];
+    return rounded[size_t(row * columns + column)];
   }
   size_t getScale(int64_t row, int64_t group) const {
     return size_t(row * getNumGroups() + group);
@@ -268,7 +268,7 @@ private:
     Matrix matrix{rows, columns, {}, std::move(groups), {}, {}};
     int64_t range = int64_t(1) << form.bits;
     for (int64_t i = 0; i < rows * columns; ++i)
-      matrix.codes.push_back(draw(range));
+      matrix.rounded.push_back(draw(range));
     for (int64_t i = 0; i < rows * matrix.getNumGroups(); ++i) {
       // Values that f16 and bf16 represent too.
       matrix.scales.push_back(float(1 + draw(127)) / 4096);
@@ -523,7 +523,10 @@ TEST(ActOrderTest, RanksHaveTheirExperts) {
        {std::pair(Ordered(), R"({"dp": 3, "experts": "round_robin"})"),
         {Ordered{true, true, true, false},
          R"({"tp": 3, "experts": [[2], [0], [1]]})"},
-        {Ordered{true, false}, R"({"tp": 3})"}}) {
+        {Ordered{true, false}, R"({"tp": 3})"},
+        // Ranks have parts of every expert, taken from the whole in order.
+        {Ordered(), R"({"tp": 3})"},
+        {Ordered(), R"({"tp": 3, "experts": "linear"})"}}) {
     OrderedModel model(kOrderedForms[1], ordered);
     LayerSpec alone = model.import(), spec = model.import(parallel);
     PackedLayer whole(alone);
@@ -566,22 +569,16 @@ TEST(ActOrderTest, WrongOrdersAreNamed) {
   groups = model.getGroups(0, 1);
   std::reverse(groups, groups + kHidden);
   EXPECT_EQ(model.getMessage(),
-            experts + "0.up_proj.g_idx': has columns in other groups than "
-                      "'model.layers.0.mlp.experts.0.gate_proj.g_idx'; gate "
-                      "and up multiply the same input, which has one order "
-                      "for both");
+            experts +
+                "0.up_proj.g_idx': has columns in other groups than "
+                "'model.layers.0.mlp.experts.0.gate_proj.g_idx'; gate and up "
+                "multiply the same input, so both need one column order");
   model = OrderedModel(kOrderedForms[0]);
   model.tensors.erase(model.getGroupsName(1, 1));
   EXPECT_EQ(model.getMessage(),
-            experts + "1.gate_proj.g_idx': has columns in another order, and "
+            experts + "1.gate_proj.g_idx': has columns in another order, but "
                       "gate or up has no such tensor; both multiply the same "
-                      "input, which has one order for both");
-  model = OrderedModel(kOrderedForms[0], {false});
-  EXPECT_EQ(model.getMessage(R"({"tp": 3})"),
-            experts + "0.down_proj.g_idx': has columns in another order "
-                      "(act-order), of which ranks that share every expert "
-                      "would have any; give each rank whole experts "
-                      "('parallel.experts')");
+                      "input, so both need one column order");
 }
 
 TEST(ActOrderTest, WrongOrdersOfTheSharedExpertAreNamed) {
@@ -592,21 +589,15 @@ TEST(ActOrderTest, WrongOrdersOfTheSharedExpertAreNamed) {
   EXPECT_EQ(model.getMessage(),
             "tensor '" + shared +
                 "up_proj.g_idx': has columns in other groups than '" + shared +
-                "gate_proj.g_idx'; gate and up multiply the same input, which "
-                "has one order for both");
+                "gate_proj.g_idx'; gate and up multiply the same input, so "
+                "both need one column order");
   model = OrderedModel(kOrderedForms[3]);
   model.tensors.erase(model.getGroupsName(kShared, 0));
   EXPECT_EQ(model.getMessage(),
             "tensor '" + shared +
-                "up_proj.weight_g_idx': has columns in another order, and gate "
-                "or up has no such tensor; both multiply the same input, which "
-                "has one order for both");
-  model = OrderedModel(kOrderedForms[0]);
-  EXPECT_EQ(model.getMessage(R"({"tp": 3, "experts": "linear"})"),
-            "tensor '" + shared +
-                "down_proj.g_idx': has columns in another order (act-order), "
-                "of which ranks that share the shared expert would have any; "
-                "give groups of one rank ('parallel.tp')");
+                "up_proj.weight_g_idx': has columns in another order, but gate "
+                "or up has no such tensor; both multiply the same input, so "
+                "both need one column order");
 }
 
 /// Each half is put in the order of the second gemm's columns.

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Bench/Rows/Routing.h"
+#include "Tools/Bench/Rows/Routing.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_TOOLS_CLOCKEDDEVICE_H
 #define MOEC_UNITTESTS_TOOLS_CLOCKEDDEVICE_H
 
-#include "lib/Tools/Bench/Run/TimedDevice.h"
+#include "Tools/Bench/Run/TimedDevice.h"
 
 #include <algorithm>
 #include <functional>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/GpuTest/Inputs/Inputs.h"
+#include "GpuTest/Inputs/Inputs.h"
 #include "moec/Import/Import.h"
 #include "moec/Support/Diagnostics.h"
 #include "gtest/gtest.h"

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Run/LoadTensors.h"
+#include "Tools/Run/LoadTensors.h"
 #include "TensorTesting.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -149,8 +149,8 @@ TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
   EXPECT_EQ(load(9.0002F).message(),
             "t.safetensors: tensors 'a.experts.0.w1.input_scale' and "
             "'a.experts.0.w3.input_scale' are 9.000000 and 9.000200; gate and "
-            "up of an expert have the same input, so their scales of it must "
-            "agree within 1e-5 of their size");
+            "up of an expert share their input, so their input scales must "
+            "agree within a relative error of 1e-5");
 }
 
 // field-bug: tpu-inference#2405

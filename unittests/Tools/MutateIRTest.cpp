@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../fuzz/Readers.h"
 #include "Mutator.h"
-#include "fuzz/Readers.h"
 #include "moec/Compiler/Compiler.h"
 #include "moec/Import/BuildLayer.h"
 

@@ -13,8 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "PackedCheckpoint.h"
-#include "lib/Tools/Run/ConvertElements.h"
-#include "lib/Tools/Run/UnpackElements.h"
+#include "Tools/Run/ConvertElements.h"
+#include "Tools/Run/UnpackElements.h"
 #include "moec/Dialect/Moe/CodeBook.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -156,6 +156,42 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
 
 INSTANTIATE_TEST_SUITE_P(Tools, PackedCheckpoint,
                          ::testing::ValuesIn(kPackedCheckpoints));
+
+// A tensor's name in the expected ones: layer, module and ggml's type.
+TEST(PackedCheckpointBlocks, AreDequantized) {
+  std::string folder = getPackedFolder("gguf-decoded");
+  auto file = moert::Checkpoint::open(folder + "/expected.safetensors");
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->tensors().size(), 18U);
+  for (const auto &entry : file->tensors()) {
+    SCOPED_TRACE(entry.first);
+    auto [layer, rest] = llvm::StringRef(entry.first).split('.');
+    LayerSpec spec = importPacked("gguf-decoded");
+    int64_t index = 0;
+    ASSERT_FALSE(layer.getAsInteger(10, index));
+    spec.layerIndex = index;
+    PackedLayer loaded(spec);
+    moert::Status status = loaded.load(spec, folder + "/model.gguf");
+    ASSERT_TRUE(status) << status.message();
+    auto expected = file->find(entry.first);
+    ASSERT_TRUE(expected);
+    bool isDown = rest.starts_with("down");
+    const HostTensor &weight =
+        *loaded.find(isDown ? "experts.w2" : "experts.w13");
+    int64_t columns = weight.shape[2], rows = weight.shape[1];
+    int64_t row = rest.starts_with("up") ? rows / 2 : 0;
+    const uint8_t *found =
+        weight.data() +
+        ((weight.shape[0] - 1) * rows + row) * columns * int64_t(sizeof(float));
+    // Zeros may differ in sign.
+    for (size_t at = 0; at < (*expected)->bytes; at += sizeof(float)) {
+      float value = 0, wanted = 0;
+      std::memcpy(&value, found + at, sizeof(float));
+      std::memcpy(&wanted, (*expected)->data + at, sizeof(float));
+      ASSERT_EQ(value, wanted) << at / sizeof(float);
+    }
+  }
+}
 
 //===----------------------------------------------------------------------===//
 // Words
@@ -356,15 +392,15 @@ TEST(PackedCheckpointError, GroupsAreOfNeighbours) {
   EXPECT_EQ(loadChanged("gptq-int4", name, put<int32_t>(33, 0)),
             "tensor '1.gate_proj.g_idx': has 33 columns in group 0, expected "
             "32 in each");
-  EXPECT_EQ(loadChanged("gptq-int4", name,
-                        [](auto &, auto &bytes) {
-                          std::swap_ranges(bytes.begin(), bytes.begin() + 4,
-                                           bytes.end() - 4);
-                        }),
-            "tensor '1.gate_proj.g_idx': has column 0 in group 1, expected 0: "
-            "groups are of 32 neighbours, and columns in another order "
-            "(act-order) are read where the configuration says so (desc_act, "
-            "or actorder \"group\")");
+  EXPECT_EQ(
+      loadChanged("gptq-int4", name,
+                  [](auto &, auto &bytes) {
+                    std::swap_ranges(bytes.begin(), bytes.begin() + 4,
+                                     bytes.end() - 4);
+                  }),
+      "tensor '1.gate_proj.g_idx': has column 0 in group 1, expected 0: groups "
+      "are of 32 adjacent columns; another column order (act-order) needs "
+      "desc_act, or actorder \"group\", in the configuration");
   EXPECT_EQ(loadChanged("gptq-int8", name, put<int32_t>(5, 1)),
             "tensor '1.gate_proj.g_idx': has column 5 in group 1, and the "
             "groups are 0 to 0");
@@ -431,8 +467,8 @@ TEST(PackedCheckpointError, WhatBitsAndBytesSays) {
                        });
   };
   std::string name = "tensor '" + module + ".quant_state.bitsandbytes__nf4': ";
-  EXPECT_EQ(state("nf4"), name + "is no JSON object, which bitsandbytes "
-                                 "describes a matrix by");
+  EXPECT_EQ(state("nf4"), name + "is not a JSON object, the form in which "
+                                 "bitsandbytes describes a matrix");
   EXPECT_EQ(state(R"({"quant_type": "fp4", "blocksize": 64})"),
             name + "has \"fp4\" as \"quant_type\", expected \"nf4\"");
   EXPECT_EQ(state(R"({"quant_type": "nf4", "blocksize": 128})"),
@@ -442,8 +478,8 @@ TEST(PackedCheckpointError, WhatBitsAndBytesSays) {
             name + "has [64,32] as \"shape\", expected [64, 64]");
   EXPECT_EQ(loadChanged("bnb-nf4", module + ".quant_map", put<float>(3, -0.5F)),
             "tensor '" + module +
-                ".quant_map': has -0.500000 for code 3, expected -0.394917, "
-                "which nf4 has there");
+                ".quant_map': has -0.500000 for index 3, expected -0.394917, "
+                "the value of nf4");
   EXPECT_EQ(
       loadChanged("bnb-nf4", module + ".absmax", put<uint32_t>(1, 0xFFC00000)),
       "tensor '" + module +
@@ -462,8 +498,7 @@ TEST(PackedCheckpointError, WhatBitsAndBytesSays) {
                           bytes.resize(255 * 4);
                         }),
             "tensor '" + module +
-                ".nested_quant_map': has 255 numbers, expected one for each of "
-                "256 codes");
+                ".nested_quant_map': has 255 entries, expected 256");
 }
 
 TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
@@ -472,10 +507,10 @@ TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
   moert::Status status =
       PackedLayer(spec).load(spec, getPackedWeights("gguf-q4_0"));
   ASSERT_FALSE(status);
-  EXPECT_TRUE(llvm::StringRef(status.message())
-                  .ends_with("tensor 'blk.1.ffn_gate_exps.weight': is of q4_0, "
-                             "expected q8_0; the layer's quantization says "
-                             "what its weights are"))
+  EXPECT_TRUE(
+      llvm::StringRef(status.message())
+          .ends_with("tensor 'blk.1.ffn_gate_exps.weight': is of q4_0, "
+                     "expected q8_0, as the layer's quantization requires"))
       << status.message();
   // No block of ggml has groups of this size.
   spec.quantization.w2->weight.blockColumns = 16;
@@ -498,12 +533,14 @@ TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {
                   rename("1.up_proj.other")),
       "tensor '1.up_proj.weight_zero_point' for 'experts.w13_zero_point' (the "
       "description's quantization: int4 by group of 32, scales bf16, zero "
-      "points); the file has 'model.layers.0.mlp.experts.1.up_proj.other', "
+      "points, by 'quantization_config' (\"Linear\")); the file has "
+      "'model.layers.0.mlp.experts.1.up_proj.other', "
       "which the layer does not take");
   EXPECT_EQ(loadChanged("awq-int4", "1.up_proj.qzeros", rename("1.up_proj.q")),
             "tensor '1.up_proj.qzeros' for 'experts.w13_zero_point' (the "
             "description's quantization: int4 by group of 32, scales f16, zero "
-            "points); the file has 'model.layers.0.mlp.experts.1.up_proj.q', "
+            "points, by 'quantization_config'); the file has "
+            "'model.layers.0.mlp.experts.1.up_proj.q', "
             "which the layer does not take");
   // weight_shape may be missing; a symmetric weight has no zero points.
   EXPECT_EQ(loadChanged("ct-int4", "1.up_proj.weight_shape",

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Progress.h"
+#include "Tools/Progress.h"
 
 #include "gtest/gtest.h"
 

@@ -10,8 +10,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "PackedCheckpoint.h"
-#include "lib/Tools/Run/ConvertElements.h"
-#include "lib/Tools/Run/PartCopier.h"
+#include "Tools/Run/ConvertElements.h"
+#include "Tools/Run/PartCopier.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -41,12 +41,12 @@ std::vector<uint8_t> cut(const TensorShard &shard, const HostTensor &whole) {
 class NotingMemory : public TensorMemory {
 public:
   moert::Result<uint8_t *> open(const HostTensor &tensor, size_t offset,
-                                size_t bytes) override {
+                                size_t bytes, bool isWhole) override {
     EXPECT_FALSE(isOpen);
     isOpen = true;
     most = std::max(most, bytes);
     all += bytes;
-    return TensorMemory::open(tensor, offset, bytes);
+    return TensorMemory::open(tensor, offset, bytes, isWhole);
   }
   moert::Status close() override {
     isOpen = false;
@@ -192,7 +192,8 @@ TEST_P(RankCheckpoint, HasWhatParallelSays) {
       // Tables of local ids, and of destination ranks if there are several
       // groups.
       EXPECT_EQ(request.rank->tables.size(),
-                size_t(spec.parallel->hasWholeExperts()) + hasOwners(spec));
+                size_t(spec.parallel->hasWholeExperts()) +
+                    hasDestinations(spec));
       ASSERT_NO_FATAL_FAILURE(
           expectCut(spec.getWhole(), *whole, request.rank->shards, weights));
     }
@@ -270,12 +271,12 @@ TEST(RankCheckpointTest, TakesTheLayersOwnNamesOfAnotherType) {
         EXPECT_TRUE(tensor.isGiven) << tensor.name;
         // Tables follow from the spec, and are in no file.
         const std::vector<int32_t> *table = nullptr;
-        std::vector<int32_t> ids = getLocalIds(spec, rank), owners;
+        std::vector<int32_t> ids = getLocalIds(spec, rank), destinations;
         if (tensor.name == "placement.local_ids")
           table = &ids;
-        if (tensor.name == "placement.owners") {
-          owners = getOwners(spec, rank);
-          table = &owners;
+        if (tensor.name == "placement.destinations") {
+          destinations = getDestinations(spec, rank);
+          table = &destinations;
         }
         if (table) {
           ASSERT_EQ(tensor.getNumBytes(), table->size() * 4) << tensor.name;

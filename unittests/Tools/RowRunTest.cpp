@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "ClockedDevice.h"
-#include "lib/Tools/Bench/Run/Profile.h"
+#include "Tools/Bench/Run/Profile.h"
 #include "moec/Compiler/Registry.h"
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 
 #include <gtest/gtest.h>
 

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Bench/Table/RowTable.h"
+#include "Tools/Bench/Table/RowTable.h"
 #include "ClockedDevice.h"
-#include "lib/Tools/Bench/Fit/Fit.h"
+#include "Tools/Bench/Fit/Fit.h"
 #include "moec/Compiler/Registry.h"
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_TOOLS_TENSORTESTING_H
 #define MOEC_UNITTESTS_TOOLS_TENSORTESTING_H
 
-#include "lib/Tools/Run/HostTensor.h"
+#include "Tools/Run/HostTensor.h"
 
 #include "gtest/gtest.h"
 

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Run/Timing.h"
+#include "Tools/Run/Timing.h"
 #include "ClockedDevice.h"
-#include "lib/Tools/Run/PartTimes.h"
+#include "Tools/Run/PartTimes.h"
 
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"

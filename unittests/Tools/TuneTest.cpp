@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Bench/Tune/Tune.h"
+#include "Tools/Bench/Tune/Tune.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ static TunedRow makeRow(const char *text) {
   TunedRow row;
   row.chosenSeconds = 2e-6;
   row.foundSeconds = 1e-6;
-  row.configs = {{"first", text}, {"second", "tile_columns=8"}};
+  row.configs = {{"first", text}, {"second", "block_n=8"}};
   return row;
 }
 
@@ -29,37 +29,37 @@ static std::vector<std::string> print(const std::map<int64_t, TunedRow> &rows,
 
 TEST(Tune, RangesMeetAtPowersOfTwo) {
   std::vector<std::string> expected = {
-      "first@1-2:tile_columns=1",     "second@1-2:tile_columns=8",
-      "first@3-16:tile_columns=2",    "second@3-16:tile_columns=8",
-      "first@17-128:tile_columns=3",  "second@17-128:tile_columns=8",
-      "first@129-256:tile_columns=4", "second@129-256:tile_columns=8",
+      "first@1-2:block_n=1",     "second@1-2:block_n=8",
+      "first@3-16:block_n=2",    "second@3-16:block_n=8",
+      "first@17-128:block_n=3",  "second@17-128:block_n=8",
+      "first@129-256:block_n=4", "second@129-256:block_n=8",
   };
-  EXPECT_EQ(print({{1, makeRow("tile_columns=1")},
-                   {8, makeRow("tile_columns=2")},
-                   {64, makeRow("tile_columns=3")},
-                   {256, makeRow("tile_columns=4")}},
+  EXPECT_EQ(print({{1, makeRow("block_n=1")},
+                   {8, makeRow("block_n=2")},
+                   {64, makeRow("block_n=3")},
+                   {256, makeRow("block_n=4")}},
                   256),
             expected);
 }
 
 TEST(Tune, OneRowIsForAllTokens) {
-  std::vector<std::string> expected = {"first@1-16384:tile_columns=1",
-                                       "second@1-16384:tile_columns=8"};
-  EXPECT_EQ(print({{64, makeRow("tile_columns=1")}}, 16384), expected);
+  std::vector<std::string> expected = {"first@1-16384:block_n=1",
+                                       "second@1-16384:block_n=8"};
+  EXPECT_EQ(print({{64, makeRow("block_n=1")}}, 16384), expected);
 }
 
 TEST(Tune, RowsWithoutABetterConfigHaveNone) {
   // A forced config must gain more than measurements scatter.
-  TunedRow chosen = makeRow("tile_columns=2");
+  TunedRow chosen = makeRow("block_n=2");
   chosen.foundSeconds = 1.995e-6;
   EXPECT_FALSE(chosen.isBetter());
-  std::vector<std::string> expected = {"first@1-2:tile_columns=1",
-                                       "second@1-2:tile_columns=8"};
-  EXPECT_EQ(print({{1, makeRow("tile_columns=1")}, {8, chosen}}, 16), expected);
+  std::vector<std::string> expected = {"first@1-2:block_n=1",
+                                       "second@1-2:block_n=8"};
+  EXPECT_EQ(print({{1, makeRow("block_n=1")}, {8, chosen}}, 16), expected);
 }
 
 TEST(Tune, RowsOfARecordAreReadAsTheyWereWritten) {
-  TunedRow row = makeRow("tile_columns=1");
+  TunedRow row = makeRow("block_n=1");
   row.numMeasured = 5;
   row.numFailed = 1;
   llvm::json::Object fields;
@@ -75,10 +75,8 @@ TEST(Tune, RowsOfARecordAreReadAsTheyWereWritten) {
 
 TEST(Tune, RowsBetweenPowersOfTwoHaveRangesOfTheirOwn) {
   std::vector<std::string> expected = {
-      "first@1-5:tile_columns=1", "second@1-5:tile_columns=8",
-      "first@6-32:tile_columns=2", "second@6-32:tile_columns=8"};
-  EXPECT_EQ(
-      print({{5, makeRow("tile_columns=1")}, {6, makeRow("tile_columns=2")}},
-            32),
-      expected);
+      "first@1-5:block_n=1", "second@1-5:block_n=8", "first@6-32:block_n=2",
+      "second@6-32:block_n=8"};
+  EXPECT_EQ(print({{5, makeRow("block_n=1")}, {6, makeRow("block_n=2")}}, 32),
+            expected);
 }

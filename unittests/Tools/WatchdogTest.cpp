@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Tools/Bench/Run/Watchdog.h"
+#include "Tools/Bench/Run/Watchdog.h"
 
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ module {
     }
   }
   tile.kernel @router_logits(%arg0: memref<?x64xbf16>, %arg1: memref<8x64xbf16>, %arg2: memref<?x8xf32>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 64)">} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<8x64xbf16>) outs(%arg2 : memref<?x8xf32>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 8, lanes = 16, rows_per_cta = 64>, moe.name = ["router_logits"]}
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<8x64xbf16>) outs(%arg2 : memref<?x8xf32>) {config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 32, columns_per_cta = 8, lanes = 16, rows_per_cta = 64>, moe.name = ["router_logits"]}
     tile.return
   }
   tile.kernel @route_0(%arg0: memref<?x8xf32>, %arg1: memref<?xi32>, %arg2: memref<100x2xi32>, %arg3: memref<?x2xi32>, %arg4: memref<?x2xf32>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 8)">} {
@@ -45,11 +45,11 @@ module {
     tile.return
   }
   tile.kernel @route_1(%arg0: memref<?x2xi32>, %arg1: memref<?x2xf32>, %arg2: memref<9xi32>, %arg3: memref<?x2xi32>, %arg4: memref<?xi32>, %arg5: memref<?x1xf32>, %tokens: i64) attributes {grid = #plan.expr<"1">} {
-    tile.rank tokens(%tokens) ids(%arg0, %arg1 : memref<?x2xi32>, memref<?x2xf32>) outs(%arg2, %arg3, %arg4, %arg5 : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.cpu_rank, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 8 : i64}
+    tile.sort_by_expert tokens(%tokens) ids(%arg0, %arg1 : memref<?x2xi32>, memref<?x2xf32>) outs(%arg2, %arg3, %arg4, %arg5 : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.cpu_sort_by_expert, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 8 : i64}
     tile.return
   }
   tile.kernel @experts_hidden(%arg0: memref<?x64xbf16>, %arg1: memref<8x64x64xbf16>, %arg2: memref<9xi32>, %arg3: memref<?xi32>, %arg4: memref<?x32xbf16>, %tokens: i64) attributes {grid = #plan.expr<"8">} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%arg2 : memref<9xi32>) source(%arg3 : memref<?xi32>) outs(%arg4 : memref<?x32xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%arg2 : memref<9xi32>) source(%arg3 : memref<?xi32>) outs(%arg4 : memref<?x32xbf16>) epilogue {
     ^bb0(%arg5: f32, %arg6: f32):
       %cst = arith.constant 4.000000e+00 : f32
       %0 = arith.divf %arg5, %cst : f32
@@ -67,15 +67,15 @@ module {
       %10 = arith.mulf %cst_1, %9 : f32
       %11 = arith.mulf %7, %10 : f32
       tile.yield %11 : f32
-    } {config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 16>, layout = #moe.weight_layout<order = gate_up>, moe.name = ["experts_hidden"]}
+    } {config = #tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 16>, layout = #moe.weight_layout<order = gate_up>, moe.name = ["experts_hidden"]}
     tile.return
   }
   tile.kernel @experts_out(%arg0: memref<?x32xbf16>, %arg1: memref<8x64x32xbf16>, %arg2: memref<9xi32>, %arg3: memref<?x1xf32>, %arg4: memref<?x64xbf16>, %tokens: i64) attributes {grid = #plan.expr<"8">} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xbf16>, memref<8x64x32xbf16>) offsets(%arg2 : memref<9xi32>) rows(%arg3 : memref<?x1xf32>) outs(%arg4 : memref<?x64xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xbf16>, memref<8x64x32xbf16>) offsets(%arg2 : memref<9xi32>) rows(%arg3 : memref<?x1xf32>) outs(%arg4 : memref<?x64xbf16>) epilogue {
     ^bb0(%arg5: f32, %arg6: f32):
       %0 = arith.mulf %arg5, %arg6 : f32
       tile.yield %0 : f32
-    } {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 32, columns_per_cta = 64, lanes = 16>, moe.name = ["experts_out"]}
+    } {config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 32, columns_per_cta = 64, lanes = 16>, moe.name = ["experts_out"]}
     tile.return
   }
   tile.kernel @output(%arg0: memref<?x64xbf16>, %arg1: memref<?x2xi32>, %arg2: memref<?x64xbf16>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 4)">} {

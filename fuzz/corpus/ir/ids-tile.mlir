@@ -25,7 +25,7 @@ module {
     }
   }
   tile.kernel @permute(%arg0: memref<?x1xi32>, %arg1: memref<?x1xf32>, %arg2: memref<1xi32>, %arg3: memref<3xi32>, %arg4: memref<?x1xi32>, %arg5: memref<?xi32>, %arg6: memref<?x1xf32>, %tokens: i64) attributes {grid = #plan.expr<"1">} {
-    tile.rank tokens(%tokens) ids(%arg0, %arg1 : memref<?x1xi32>, memref<?x1xf32>) num_valid_tokens(%arg2 : memref<1xi32>) outs(%arg3, %arg4, %arg5, %arg6 : memref<3xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.cpu_rank, local_experts = array<i64: 1, 3>, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 4 : i64}
+    tile.sort_by_expert tokens(%tokens) ids(%arg0, %arg1 : memref<?x1xi32>, memref<?x1xf32>) num_valid_tokens(%arg2 : memref<1xi32>) outs(%arg3, %arg4, %arg5, %arg6 : memref<3xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.cpu_sort_by_expert, local_experts = array<i64: 1, 3>, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 4 : i64}
     tile.return
   }
   tile.kernel @weighted_input(%arg0: memref<?x64xf16>, %arg1: memref<?x1xf32>, %arg2: memref<?x64xf16>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 4)">} {
@@ -37,7 +37,7 @@ module {
     tile.return
   }
   tile.kernel @experts_hidden(%arg0: memref<?x64xf16>, %arg1: memref<2x64x64xf16>, %arg2: memref<3xi32>, %arg3: memref<?xi32>, %arg4: memref<?x32xf16>, %tokens: i64) attributes {grid = #plan.expr<"2">} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xf16>, memref<2x64x64xf16>) offsets(%arg2 : memref<3xi32>) source(%arg3 : memref<?xi32>) outs(%arg4 : memref<?x32xf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xf16>, memref<2x64x64xf16>) offsets(%arg2 : memref<3xi32>) source(%arg3 : memref<?xi32>) outs(%arg4 : memref<?x32xf16>) epilogue {
     ^bb0(%arg5: f32, %arg6: f32):
       %0 = arith.mulf %arg5, %arg5 : f32
       %1 = arith.mulf %0, %arg5 : f32
@@ -54,11 +54,11 @@ module {
       %8 = arith.mulf %6, %7 : f32
       %9 = arith.mulf %8, %arg6 : f32
       tile.yield %9 : f32
-    } {config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 16, columns_per_cta = 32, lanes = 16>, layout = #moe.weight_layout<order = gate_up>, moe.name = ["experts_hidden"]}
+    } {config = #tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 16, columns_per_cta = 32, lanes = 16>, layout = #moe.weight_layout<order = gate_up>, moe.name = ["experts_hidden"]}
     tile.return
   }
   tile.kernel @experts_out(%arg0: memref<?x32xf16>, %arg1: memref<2x64x32xf16>, %arg2: memref<3xi32>, %arg3: memref<?x64xf16>, %tokens: i64) attributes {grid = #plan.expr<"2">} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xf16>, memref<2x64x32xf16>) offsets(%arg2 : memref<3xi32>) outs(%arg3 : memref<?x64xf16>) {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, step = 16, columns_per_cta = 64, lanes = 16>, moe.name = ["experts_out"]}
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xf16>, memref<2x64x32xf16>) offsets(%arg2 : memref<3xi32>) outs(%arg3 : memref<?x64xf16>) {config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 16, columns_per_cta = 64, lanes = 16>, moe.name = ["experts_out"]}
     tile.return
   }
   tile.kernel @output(%arg0: memref<?x64xf16>, %arg1: memref<?x1xi32>, %arg2: memref<1xi32>, %arg3: memref<?x64xf16>, %tokens: i64) attributes {grid = #plan.expr<"ceildiv(tokens, 4)">} {

@@ -48,7 +48,7 @@ module {
     }
   }
   tile.kernel @router_logits(%arg0: memref<?x64xbf16>, %arg1: memref<8x64xbf16>, %arg2: memref<?x8xf32>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 64)">, shared = 41472 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<8x64xbf16>) outs(%arg2 : memref<?x8xf32>) {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 64, vector_width = 4>, moe.name = ["router_logits"]}
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<8x64xbf16>) outs(%arg2 : memref<?x8xf32>) {config = #tile.sm80_gemm<block_m = 64, block_n = 32, block_k = 64, vector_width = 4>, moe.name = ["router_logits"]}
     tile.return
   }
   tile.kernel @route_0(%arg0: memref<?x8xf32>, %arg1: memref<8xf32>, %arg2: memref<?x2xi32>, %arg3: memref<?x2xf32>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 4)">, shared = 0 : i64} {
@@ -60,19 +60,19 @@ module {
       %2 = arith.addf %cst, %1 : f32
       %3 = arith.divf %cst, %2 : f32
       tile.yield %3 : f32
-    } {config = #tile.sm80_top_k<threads = 32, tokens_per_cta = 4>, moe.name = ["topk_ids", "topk_weights"]}
+    } {config = #tile.gpu_top_k<threads = 32, tokens_per_cta = 4>, moe.name = ["topk_ids", "topk_weights"]}
     tile.return
   }
   tile.kernel @route_1(%arg0: memref<?x2xi32>, %arg1: memref<?x2xf32>, %arg2: memref<4xi32>, %arg3: memref<?x2xi32>, %arg4: memref<?xi32>, %arg5: memref<?x1xf32>, %tokens: i64) attributes {block = 1024 : i64, grid = #plan.expr<"1">, shared = 0 : i64} {
-    tile.rank tokens(%tokens) ids(%arg0, %arg1 : memref<?x2xi32>, memref<?x2xf32>) outs(%arg2, %arg3, %arg4, %arg5 : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.sm80_rank<threads = 1024>, local_experts = array<i64: 0, 2, 5>, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 8 : i64}
+    tile.sort_by_expert tokens(%tokens) ids(%arg0, %arg1 : memref<?x2xi32>, memref<?x2xf32>) outs(%arg2, %arg3, %arg4, %arg5 : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {config = #tile.gpu_sort_by_expert<threads = 1024>, local_experts = array<i64: 0, 2, 5>, moe.name = ["expert_offsets", "position", "source", "row_weight"], num_experts = 8 : i64}
     tile.return
   }
   tile.kernel @latent_in(%arg0: memref<?x64xbf16>, %arg1: memref<16x64xbf16>, %arg2: memref<?x16xbf16>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 64)">, shared = 41472 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<16x64xbf16>) outs(%arg2 : memref<?x16xbf16>) {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 64, vector_width = 8>, moe.name = ["latent_in"]}
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<16x64xbf16>) outs(%arg2 : memref<?x16xbf16>) {config = #tile.sm80_gemm<block_m = 64, block_n = 32, block_k = 64, vector_width = 8>, moe.name = ["latent_in"]}
     tile.return
   }
   tile.kernel @experts_hidden(%arg0: memref<?x16xbf16>, %arg1: memref<3x64x16xbf16>, %arg2: memref<4xi32>, %arg3: memref<?xi32>, %arg4: memref<3x64xbf16>, %arg5: memref<?x32xbf16>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"3">, shared = 82944 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x16xbf16>, memref<3x64x16xbf16>) offsets(%arg2 : memref<4xi32>) source(%arg3 : memref<?xi32>) columns(%arg4 : memref<3x64xbf16>) outs(%arg5 : memref<?x32xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x16xbf16>, memref<3x64x16xbf16>) offsets(%arg2 : memref<4xi32>) source(%arg3 : memref<?xi32>) columns(%arg4 : memref<3x64xbf16>) outs(%arg5 : memref<?x32xbf16>) epilogue {
     ^bb0(%arg6: f32, %arg7: f32, %arg8: f32, %arg9: f32):
       %0 = arith.addf %arg6, %arg8 : f32
       %1 = arith.addf %arg7, %arg9 : f32
@@ -93,20 +93,20 @@ module {
       %12 = arith.addf %5, %cst_2 : f32
       %13 = arith.mulf %12, %11 : f32
       tile.yield %13 : f32
-    } {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 64, vector_width = 8>, layout = #moe.weight_layout<order = interleaved>, moe.name = ["experts_hidden"]}
+    } {config = #tile.sm80_gemm<block_m = 64, block_n = 64, block_k = 64, vector_width = 8>, layout = #moe.weight_layout<order = interleaved>, moe.name = ["experts_hidden"]}
     tile.return
   }
   tile.kernel @experts_out(%arg0: memref<?x32xbf16>, %arg1: memref<3x16x32xbf16>, %arg2: memref<4xi32>, %arg3: memref<?x1xf32>, %arg4: memref<3x16xbf16>, %arg5: memref<?x16xbf16>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"3">, shared = 55296 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xbf16>, memref<3x16x32xbf16>) offsets(%arg2 : memref<4xi32>) rows(%arg3 : memref<?x1xf32>) columns(%arg4 : memref<3x16xbf16>) outs(%arg5 : memref<?x16xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x32xbf16>, memref<3x16x32xbf16>) offsets(%arg2 : memref<4xi32>) rows(%arg3 : memref<?x1xf32>) columns(%arg4 : memref<3x16xbf16>) outs(%arg5 : memref<?x16xbf16>) epilogue {
     ^bb0(%arg6: f32, %arg7: f32, %arg8: f32):
       %0 = arith.addf %arg6, %arg8 : f32
       %1 = arith.mulf %0, %arg7 : f32
       tile.yield %1 : f32
-    } {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 64, vector_width = 8>, moe.name = ["experts_out"]}
+    } {config = #tile.sm80_gemm<block_m = 64, block_n = 64, block_k = 64, vector_width = 8>, moe.name = ["experts_out"]}
     tile.return
   }
   tile.kernel @shared_gate(%arg0: memref<?x64xbf16>, %arg1: memref<1x64xbf16>, %arg2: memref<?x1xf32>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 64)">, shared = 41472 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<1x64xbf16>) outs(%arg2 : memref<?x1xf32>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<1x64xbf16>) outs(%arg2 : memref<?x1xf32>) epilogue {
     ^bb0(%arg3: f32):
       %cst = arith.constant 1.000000e+00 : f32
       %0 = arith.negf %arg3 : f32
@@ -114,11 +114,11 @@ module {
       %2 = arith.addf %cst, %1 : f32
       %3 = arith.divf %cst, %2 : f32
       tile.yield %3 : f32
-    } {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 64, vector_width = 1>, moe.name = ["shared_gate"]}
+    } {config = #tile.sm80_gemm<block_m = 64, block_n = 32, block_k = 64, vector_width = 1>, moe.name = ["shared_gate"]}
     tile.return
   }
   tile.kernel @shared_hidden(%arg0: memref<?x64xbf16>, %arg1: memref<96x64xbf16>, %arg2: memref<?x48xbf16>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 64) * 2">, shared = 55296 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<96x64xbf16>) outs(%arg2 : memref<?x48xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x64xbf16>, memref<96x64xbf16>) outs(%arg2 : memref<?x48xbf16>) epilogue {
     ^bb0(%arg3: f32, %arg4: f32):
       %cst = arith.constant 7.000000e+00 : f32
       %0 = arith.minimumf %arg3, %cst : f32
@@ -137,27 +137,27 @@ module {
       %10 = arith.addf %3, %cst_2 : f32
       %11 = arith.mulf %10, %9 : f32
       tile.yield %11 : f32
-    } {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 64, vector_width = 8>, layout = #moe.weight_layout<order = interleaved>, moe.name = ["shared_hidden"]}
+    } {config = #tile.sm80_gemm<block_m = 64, block_n = 32, block_k = 64, vector_width = 8>, layout = #moe.weight_layout<order = interleaved>, moe.name = ["shared_hidden"]}
     tile.return
   }
   tile.kernel @shared_out(%arg0: memref<?x48xbf16>, %arg1: memref<64x48xbf16>, %arg2: memref<?x1xf32>, %arg3: memref<?x64xbf16>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 64) * 2">, shared = 41472 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x48xbf16>, memref<64x48xbf16>) rows(%arg2 : memref<?x1xf32>) outs(%arg3 : memref<?x64xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x48xbf16>, memref<64x48xbf16>) rows(%arg2 : memref<?x1xf32>) outs(%arg3 : memref<?x64xbf16>) epilogue {
     ^bb0(%arg4: f32, %arg5: f32):
       %0 = arith.mulf %arg4, %arg5 : f32
       tile.yield %0 : f32
-    } {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 64, vector_width = 8>, moe.name = ["shared_out"]}
+    } {config = #tile.sm80_gemm<block_m = 64, block_n = 32, block_k = 64, vector_width = 8>, moe.name = ["shared_out"]}
     tile.return
   }
   tile.kernel @routed_out(%arg0: memref<?x16xbf16>, %arg1: memref<?x2xi32>, %arg2: memref<?x16xbf16>, %tokens: i64) attributes {block = 32 : i64, grid = #plan.expr<"tokens">, shared = 0 : i64} {
-    tile.gather_reduce tokens(%tokens) ins(%arg0, %arg1 : memref<?x16xbf16>, memref<?x2xi32>) outs(%arg2 : memref<?x16xbf16>) {config = #tile.sm80_gather_reduce<columns_per_cta = 256, vector_width = 8>, moe.name = ["routed_out"]}
+    tile.gather_reduce tokens(%tokens) ins(%arg0, %arg1 : memref<?x16xbf16>, memref<?x2xi32>) outs(%arg2 : memref<?x16xbf16>) {config = #tile.gpu_gather_reduce<columns_per_cta = 256, vector_width = 8>, moe.name = ["routed_out"]}
     tile.return
   }
   tile.kernel @output(%arg0: memref<?x16xbf16>, %arg1: memref<64x16xbf16>, %arg2: memref<?x64xbf16>, %arg3: memref<?x64xbf16>, %tokens: i64) attributes {block = 128 : i64, grid = #plan.expr<"ceildiv(tokens, 64) * 2">, shared = 41472 : i64} {
-    tile.contract tokens(%tokens) ins(%arg0, %arg1 : memref<?x16xbf16>, memref<64x16xbf16>) elementwise(%arg2 : memref<?x64xbf16>) outs(%arg3 : memref<?x64xbf16>) epilogue {
+    tile.gemm tokens(%tokens) ins(%arg0, %arg1 : memref<?x16xbf16>, memref<64x16xbf16>) elementwise(%arg2 : memref<?x64xbf16>) outs(%arg3 : memref<?x64xbf16>) epilogue {
     ^bb0(%arg4: f32, %arg5: f32):
       %0 = arith.addf %arg4, %arg5 : f32
       tile.yield %0 : f32
-    } {config = #tile.sm80_contract<tile_rows = 64, tile_columns = 32, step = 64, vector_width = 8>, moe.name = ["output"]}
+    } {config = #tile.sm80_gemm<block_m = 64, block_n = 32, block_k = 64, vector_width = 8>, moe.name = ["output"]}
     tile.return
   }
 }

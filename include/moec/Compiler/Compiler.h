@@ -25,16 +25,24 @@ class raw_ostream;
 
 namespace moec {
 
+/// The tensors of a file or folder, for `SpecOverrides`; null if it cannot be
+/// opened.
+std::shared_ptr<const StoredTensors> getStoredTensors(const std::string &path);
+
 /// A parsed layer: IR of any level and, if it came from JSON, the spec.
 struct Source {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<LayerSpec> spec;
+  /// The decoder layers with experts of a model's configuration; 0 for a spec
+  /// and for IR.
+  int64_t numLayers = 0;
 };
 
 /// Reads the text of a config.json or a spec (`.json`), of the config.json in a
 /// model's folder, of IR of any level (`.mlir`), or of JSON or IR on standard
 /// input (`-`). Stores the text of an hf_quant_config.json beside a JSON
-/// description in `overrides`. Prints errors on `os`.
+/// description, and the tensors beside a config.json, in
+/// `overrides`. Prints errors on `os`.
 mlir::FailureOr<SourceText> readSource(llvm::StringRef path,
                                        SpecOverrides &overrides,
                                        llvm::raw_ostream &os);

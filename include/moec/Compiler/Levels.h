@@ -51,8 +51,8 @@ struct TileOptions {
   /// Rewrites of GPU launches to disable, by name, and parameters of others
   /// (moec/Transforms/LaunchRewrites.h).
   std::vector<std::string> disable, set;
-  /// Forced configs, as in "experts_hidden@1-64:tile_rows=16 tile_columns=64"
-  /// (moec/Analysis/ConfigText.h).
+  /// Forced configs, as in "experts_hidden@1-64:block_m=16 block_n=64"
+  /// (moec/Schedules/ConfigText.h).
   std::vector<std::string> configs;
 
   bool isGpu() const { return target != "cpu"; }

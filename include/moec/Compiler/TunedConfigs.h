@@ -21,9 +21,9 @@ namespace moec {
 /// Reads a file of configs for `target`, in the form of
 /// `CompileOptions::configs`:
 ///
-///   {"target": "sm_90a",
-///    "configs": [{"kernel": "experts_hidden", "tokens": [1, 64],
-///                 "config": "sm90.contract tile_rows=16 stages=12"}]}
+///   {"target": "sm_80",
+///    "configs": [{"kernel": "router_logits", "tokens": [1, 64],
+///                 "config": "gpu.gemv block_m=8 threads=128"}]}
 ///
 /// A config without `tokens` applies to all token counts. Prints errors on
 /// `os`.

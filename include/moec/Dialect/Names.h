@@ -25,6 +25,9 @@ inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
 inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
 /// On the function whose layers were decomposed: the bound of the token count.
 inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
+/// On a function: the bits of a row must not depend on other rows.
+inline constexpr llvm::StringLiteral kBatchInvariantAttr =
+    "moe.batch_invariant";
 /// On the function whose layers were decomposed: the ranks that run it, a
 /// `#moe.mesh`.
 inline constexpr llvm::StringLiteral kMeshAttr = "moe.mesh";

@@ -39,9 +39,9 @@ inline mlir::LogicalResult verifySlotSums(mlir::Operation *op,
     return success();
   if (!given.rows || !given.position)
     return op->emitOpError("has 'addend' or 'num_valid_tokens' without "
-                           "'sums_of'; give 'sums_of' too, or drop them");
+                           "'sums_of'; give 'sums_of' too, or remove them");
   if (!sums)
-    return op->emitOpError("gathers rows and sums none; drop 'sums_of'");
+    return op->emitOpError("gathers rows and makes no sums; remove 'sums_of'");
   if (ins.size() != 1)
     return op->emitOpError("has ")
            << ins.size() << " 'ins'; with 'sums_of' give one";
@@ -50,12 +50,13 @@ inline mlir::LogicalResult verifySlotSums(mlir::Operation *op,
   if (moved.getRank() != 2 || !moved.isDynamicDim(0) || rows != moved)
     return op->emitOpError("has rows of type ")
            << rows << " for sums of type " << moved
-           << "; give both as one type of rank 2, with any number of rows";
+           << "; give both the same type, of rank 2 with a dynamic number of "
+              "rows";
   auto position = cast<MemRefType>(given.position.getType());
   if (position.getRank() != 2 || !position.isDynamicDim(0) ||
       position.isDynamicDim(1))
     return op->emitOpError("has 'position' of type ")
-           << position << "; give rows x top_k of i32";
+           << position << "; give i32 of shape rows x top_k";
   if (given.addend && given.addend.getType() != moved)
     return op->emitOpError("has an 'addend' of type ")
            << given.addend.getType() << "; give one of type " << moved;

@@ -16,6 +16,10 @@
 
 namespace moec {
 
+/// On a layer's function: sentences about where the layer differs from the
+/// configuration, an array of strings.
+inline constexpr llvm::StringLiteral kRemarksAttr = "moe.remarks";
+
 /// Builds a module with one `func.func` named `spec.name` that holds the layer
 /// as one `moe.layer` (level moe of docs/design/architecture.md). Its arguments
 /// are the inputs and weights of `getTensorSignature(spec)`, in that order and

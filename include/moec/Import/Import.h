@@ -17,7 +17,18 @@
 #include "moec/Import/LayerSpec.h"
 #include "moec/Support/Json.h"
 
+#include <functional>
+#include <memory>
+
 namespace moec {
+
+/// The tensors of a model's checkpoint.
+struct StoredTensors {
+  std::vector<std::string> names;
+  /// The dtype of a tensor; none if layers have no such dtype, or if the file
+  /// cannot be read.
+  std::function<std::optional<DType>(llvm::StringRef name)> findDType;
+};
 
 /// Command-line overrides of a layer description; checked like values of the
 /// file.
@@ -30,6 +41,8 @@ struct SpecOverrides {
   /// the router's bias, with ids all of routing but `weight_on_input`.
   std::optional<Entry> entry;
   std::optional<bool> numValidTokens;
+  /// The bits of a row must not depend on other rows.
+  bool batchInvariant = false;
   /// Decoder layer of a model's configuration, counted from 0 as in the names
   /// of its tensors. Default: the first one with experts.
   std::optional<int64_t> layer;
@@ -45,6 +58,9 @@ struct SpecOverrides {
   /// Text of the hf_quant_config.json beside a model's configuration, which
   /// states the quantization of ModelOpt checkpoints.
   std::optional<SourceText> quantConfig;
+  /// The model's checkpoint, if it is at hand. It tells which matrices are
+  /// quantized where the configuration does not, and the router's dtype.
+  std::shared_ptr<const StoredTensors> tensors;
 };
 
 /// One decoder layer of a model.

@@ -22,6 +22,7 @@
 #include "llvm/Support/ErrorHandling.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -133,6 +134,7 @@ enum class Packing {
   Unstated,           ///< not in config.json: follows from the weight's type
   Modules,            ///< `weight`, `weight_scale`
   InverseNames,       ///< `weight`, `weight_scale_inv`
+  ShortNames,         ///< `weight`, `scale`
   GptOss,             ///< `_blocks` and `_scales` of all experts
   CompressedInts,     ///< `weight_packed` of integers, `weight_scale`
   CompressedFp4,      ///< `weight_packed` of floats, `weight_scale`
@@ -142,7 +144,18 @@ enum class Packing {
   Awq,                ///< `qweight`, `qzeros`, `scales`, interleaved
   BitsAndBytes,       ///< `weight` in one column, `weight.absmax`
   BitsAndBytesNested, ///< with 8-bit scales that have scales
+  BitsAndBytesFp4,    ///< as `BitsAndBytes`, with the numbers of its quant_map
+  BitsAndBytesFp4Nested, ///< likewise, of `BitsAndBytesNested`
+  BitsAndBytesInt8,      ///< `weight`, `SCB`: scales times 127
+  TorchAo,               ///< `_weight_qdata`, `_weight_scale`
 };
+
+/// Whether codes are indices into a table that the checkpoint has. No kernel
+/// takes such a table: the loader dequantizes the weight.
+inline bool hasStoredTable(Packing packing) {
+  return packing == Packing::BitsAndBytesFp4 ||
+         packing == Packing::BitsAndBytesFp4Nested;
+}
 
 /// Quantization of one operand of the experts' gemms.
 struct OperandQuantization {
@@ -228,6 +241,9 @@ struct RoutingSpec {
   Select select = Select::TopK;
   /// The router has a bias (entry `gate`).
   bool gateBias = false;
+  /// The router's weight is a sum of two values of the layer's dtype, because
+  /// the model has it in f32 (entry `gate`): rows 0 .. R - 1 and R .. 2 R - 1.
+  bool splitGate = false;
   /// A bias that is added for the selection but not for the weight.
   bool selectionBias = false;
   /// A factor per expert, applied to the weight.
@@ -322,6 +338,17 @@ struct ReplicasSpec {
   int64_t maxReplicas = 1;
 };
 
+/// Matrices of one weight as a model's checkpoint stores them.
+struct StoredModules {
+  /// The field that gives their scheme, for messages; may be empty.
+  std::string decidedBy;
+  /// Schemes of matrices that the layer stores in its dtype: the loader
+  /// dequantizes them, because one gemm has one scheme. Gate and up (or the
+  /// only matrix) of expert 0, then of expert 1; empty if all matrices are
+  /// stored as in the layer.
+  std::vector<std::optional<QuantizationSpec>> schemes;
+};
+
 /// Description of one MoE layer.
 struct LayerSpec {
   /// Symbol name of the layer's function.
@@ -332,8 +359,20 @@ struct LayerSpec {
   /// Index of the decoder layer in that model. None for a spec, and for a
   /// configuration that does not count its layers.
   std::optional<int64_t> layerIndex;
+  /// Set for a layer of multi-token prediction: its number among these. In
+  /// checkpoints their numbers continue those of the decoder's layers, or start
+  /// at 0 (`mtp.layers.0`).
+  std::optional<int64_t> mtpIndex;
+  /// The index of the bank of experts that the decoder layer shares with
+  /// others.
+  std::optional<int64_t> bank;
   /// Keys of that config.json that the user asked to ignore.
   std::vector<std::string> ignoredFields;
+  /// Sentences about where the layer differs from the configuration:
+  /// activations of 4 bits that stay in D, weights dequantized at load.
+  std::vector<std::string> remarks;
+  /// By weight ("experts.w13"); a weight of a spec has none.
+  std::map<std::string, StoredModules> stored;
   DType dtype = DType::F32;
   Entry entry = Entry::Gate;
   int64_t hiddenSize = 0;
@@ -349,6 +388,8 @@ struct LayerSpec {
   bool recordIds = false;
   /// The offsets of the slots of each expert are an output.
   bool recordLoad = false;
+  /// The bits of a row depend on this row and the weights alone.
+  bool batchInvariant = false;
   /// Identity experts, numbered after the others.
   int64_t numZeroExperts = 0;
   /// Width of the routed experts, if it differs from the hidden size.
@@ -400,9 +441,9 @@ struct LayerSpec {
   getQuantization(llvm::StringRef tensor) const;
   /// Whether a gemm of the experts is quantized.
   bool isQuantized() const;
-  /// Layout of the quantized matrices in files; one for all of them.
-  Packing getPacking() const;
-  void setPacking(Packing packing);
+  /// The matrices of a weight that are stored in other schemes than the
+  /// layer's; null if there are none.
+  const StoredModules *findStored(llvm::StringRef weight) const;
 };
 
 /// Whether an activation takes a gate and an up value.

@@ -29,7 +29,7 @@ struct TensorShard {
 };
 
 /// The weight shards of a rank of a layer with `parallel`, in the order of its
-/// signature, without `placement.local_ids` and `placement.owners`.
+/// signature, without `placement.local_ids` and `placement.destinations`.
 std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank);
 
 /// `placement.local_ids` of a rank: for each expert (each physical one if there
@@ -38,11 +38,11 @@ std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank);
 
 /// Whether the destination ranks of a row follow from its ids: groups of ranks
 /// hold whole experts without replicas to choose from.
-bool hasOwners(const LayerSpec &spec);
+bool hasDestinations(const LayerSpec &spec);
 
-/// `placement.owners` of a rank: for each expert the dp coordinate of its rank,
-/// or -1 if that rank has another tp coordinate.
-std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank);
+/// `placement.destinations` of a rank: for each expert the dp coordinate of its
+/// rank, or -1 if that rank has another tp coordinate.
+std::vector<int32_t> getDestinations(const LayerSpec &spec, int64_t rank);
 
 /// Copies a shard. Both tensors are row-major without gaps.
 void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local);

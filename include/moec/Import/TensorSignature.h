@@ -16,6 +16,7 @@
 #include "moec/Import/LayerSpec.h"
 
 #include <array>
+#include <memory>
 
 namespace moec {
 
@@ -86,8 +87,9 @@ struct BlockPacking {
     /// The 16 scales of q6_K: i8, followed by one f16 factor; converted to f32
     /// products.
     ScaledBytes,
-    /// 4-bit elements, packed as `Halves` per 64 elements.
+    /// 4-bit elements, packed as `Halves` per 64 elements, and per 16.
     RunsOfHalves,
+    HalvesOf16,
     /// The 256 elements of q5_K, converted to i8: the upper bits, then the
     /// lower ones packed as `RunsOfHalves`.
     FiveBits,
@@ -108,9 +110,12 @@ struct BlockPacking {
 /// Treatment of a checkpoint tensor by the loader.
 enum class PartUse {
   Values,        ///< copied
+  RoundedValues, ///< copied, each rounded to the layer's dtype
+  Remainders,    ///< errors of that rounding, rounded likewise
   Scales,        ///< copied; each finite and >= 0
   InverseScales, ///< inverted; each finite and > 0
   AnyScales,     ///< copied; each finite
+  ScalesOf127,   ///< divided by 127; each finite and >= 0
   /// The maximum over all such tensors, of all experts, becomes the one element
   /// of the destination; each is finite and > 0. For a gemm's input scale,
   /// which checkpoints store per expert, for gate and for up.
@@ -123,12 +128,15 @@ enum class PartUse {
   GroupOfColumn, ///< group index of each column, ascending
   ColumnOrder,   ///< group index of each column, in any order: a permutation
   MiddleZeros,   ///< zero points, all half the element range
+  Zeros,         ///< each element is 0
   NF4Numbers,    ///< the nf4 code book
   NF4State,      ///< bitsandbytes JSON: type, blocks, matrix shape
   Unused,        ///< ignored
 };
 /// Whether nothing of such a tensor is copied into the layer.
 inline bool isBeside(PartUse use) { return use >= PartUse::Shape; }
+
+struct StoredMatrix;
 
 /// One tensor of a checkpoint and its destination in a tensor of the layer.
 struct CheckpointPart {
@@ -144,6 +152,9 @@ struct CheckpointPart {
   int64_t numRows = 0;
   /// The last two dimensions are swapped in the checkpoint.
   bool transposed = false;
+  /// The last two dimensions may have either order, since models publish the
+  /// same name in both; the file's shapes decide.
+  bool maybeTransposed = false;
   /// All experts are stacked in one matrix: E x R x C is stored as E * R rows
   /// of C (E * C rows of R if transposed).
   bool flattened = false;
@@ -157,6 +168,11 @@ struct CheckpointPart {
   /// Columns per group, for `GroupOfColumn`, `ColumnOrder` and `NF4State`; 0
   /// means one group.
   int64_t groupColumns = 0;
+  /// Ids of the experts that have the tensor; empty for all.
+  std::vector<int64_t> onlyExperts;
+  /// The quantized matrix that is dequantized into this part; the tensor holds
+  /// its elements. Null for a tensor that is stored as in the layer.
+  std::shared_ptr<const StoredMatrix> matrix;
 
   /// Whether there is one tensor per expert.
   bool isPerExpert() const;
@@ -164,6 +180,8 @@ struct CheckpointPart {
   std::string getName(int64_t expert) const;
   /// Whether the tensor named `fileName` in a file is this one.
   bool matches(llvm::StringRef fileName, int64_t expert) const;
+  /// Whether an expert has the tensor.
+  bool isOf(int64_t expert) const;
 };
 
 /// One checkpoint layout of a tensor: the parts that fill it together.
@@ -184,6 +202,25 @@ struct TensorInfo {
   /// The layout in a GGUF file: at most one.
   std::vector<CheckpointForm> ggufForms;
 };
+
+/// Quantized matrices of the experts, which the layer stores in its dtype.
+struct StoredMatrix {
+  OperandQuantization quantization;
+  /// The name of the tensor with the values of the codes, with `{e}` as in
+  /// CheckpointPart; empty if the type of the elements says them.
+  std::string table;
+  /// E x rows x K for the elements, named "". Then the other tensors by the
+  /// suffixes of the layer's: "_scale", "_zero_point", "_global_scale". Each
+  /// has one form.
+  std::vector<TensorInfo> tensors;
+};
+
+/// The tensors of a quantized weight of this shape: elements, scales and any
+/// others of its format. `hasHalves`: gate and up rows have separate scales.
+std::vector<TensorInfo>
+getQuantizedTensors(const OperandQuantization &quantization,
+                    llvm::StringRef name, std::vector<int64_t> shape,
+                    bool hasHalves);
 
 /// The tensors of a layer in the order of docs/use/layers.md; `output` and
 /// recorded routing are last. A quantized weight is followed by its scales

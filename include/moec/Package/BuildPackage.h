@@ -28,10 +28,6 @@ buildPackage(mlir::ModuleOp module, const std::optional<LayerSpec> &spec,
 std::vector<std::string> chooseArchitectures(const CompileOptions &options,
                                              llvm::StringRef architecture = {});
 
-/// The target with the fastest schedules that run on a GPU of `architecture`
-/// ("sm_90"); empty if there is none.
-std::string chooseTarget(llvm::StringRef architecture);
-
 /// The GPU model of `device` for CompileOptions::part, if it runs code for
 /// `target`. Empty for a target whose choices do not depend on the part, for a
 /// device that does not report its hardware, and for a part with coefficients

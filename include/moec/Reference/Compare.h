@@ -8,7 +8,8 @@
 // Compares outputs by the relative Frobenius error, of the whole output and of
 // each row. A row that is exactly zero in the reference must be exactly zero,
 // and NaN and infinities must be at equal positions. A row of the reference
-// that is not finite fails, unless the inputs are not finite by intention.
+// that is not finite fails, unless the caller states that inputs are not
+// finite.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +25,9 @@ namespace moec::reference {
 /// rounding to e4m3, which has four significant bits.
 double getErrorBound(DType dtype);
 double getErrorBound(const LayerSpec &spec);
-/// A row may exceed the bound of the whole by this factor; in a layer that
-/// quantizes, by the error of one element with the next quantized value.
+/// Factor by which a row may exceed the bound of the whole. In a layer that
+/// quantizes, a row may instead have one element rounded to the next quantized
+/// value.
 constexpr double kRowFactor = 3;
 double getRowFactor(const LayerSpec &spec);
 

@@ -43,9 +43,9 @@ void forEachRoutedRow(
 std::vector<int64_t> getLocalIndex(const LayerSpec &spec);
 
 /// Indices of the weights that the slots of a token read.
-class ExpertPlaces {
+class ExpertIndices {
 public:
-  explicit ExpertPlaces(const Call &call);
+  explicit ExpertIndices(const Call &call);
 
   /// -1 for none.
   int64_t find(int64_t token, int64_t id) const;

@@ -20,6 +20,9 @@ namespace moec {
 /// Threads of a warp, and of the four warps that issue a wgmma.
 inline constexpr int64_t kWarp = 32, kWarpgroup = 128;
 
+/// Maximum static shared memory of a CTA, in bytes.
+inline constexpr int64_t kStaticSharedBytes = 48 * 1024;
+
 /// Matrix descriptors of wgmma and tcgen05.mma: unit of addresses and strides,
 /// in bytes.
 inline constexpr int64_t kDescriptorUnit = 16;

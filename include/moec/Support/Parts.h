@@ -96,7 +96,8 @@ struct PartFacts {
 /// the architecture.
 llvm::ArrayRef<PartFacts> getParts();
 
-/// The part called `name`, or null.
+/// The part called `name`, in full ("h100-sxm") or up to the dash ("h100"); or
+/// null.
 const PartFacts *findPart(llvm::StringRef name);
 
 /// The default part for code of a target; null if the target's choices depend

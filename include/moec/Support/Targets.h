@@ -45,6 +45,14 @@ llvm::ArrayRef<TargetFacts> getTargets();
 /// The target called `name`, or null.
 const TargetFacts *findTarget(llvm::StringRef name);
 
+/// The target with the fastest schedules that run on a GPU of `architecture`
+/// ("sm_90"); empty if there is none.
+std::string chooseTarget(llvm::StringRef architecture);
+
+/// The name of the target `name`. For the name of a GPU's architecture that is
+/// no target ("sm_89"), the target of `chooseTarget`; `name` if there is none.
+std::string resolveTarget(llvm::StringRef name);
+
 /// Names for `--help`: "cpu|sm_80", and without "cpu".
 llvm::StringRef getTargetChoices();
 llvm::StringRef getGpuTargetChoices();

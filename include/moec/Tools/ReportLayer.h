@@ -26,10 +26,12 @@ struct BenchResults {
 /// workspace; the kernels, and the configs that were not taken; and every level
 /// from the spec to the code of the kernels. Errors in the results are printed
 /// to `os`, errors in the layer are emitted as diagnostics. The module is left
-/// at level tile.
+/// at level tile. `command` is what made the page, which says so with the
+/// version and the time (SOURCE_DATE_EPOCH, if set); empty: only these.
 mlir::FailureOr<std::string> reportLayer(const Source &source,
                                          const CompileOptions &options,
                                          const BenchResults &results,
+                                         llvm::StringRef command,
                                          llvm::raw_ostream &os);
 
 } // namespace moec

@@ -60,7 +60,7 @@ struct RewriteParameter {
   std::string rewrite, name;
   int64_t value;
 
-  /// Parses "REWRITE.NAME=VALUE", as in "split-ranking.most=2048", or
+  /// Parses "REWRITE.NAME=VALUE", as in "split-sort.most=2048", or
   /// "REWRITE.NAME" for the value 1.
   static llvm::Expected<RewriteParameter> parse(llvm::StringRef text);
 };

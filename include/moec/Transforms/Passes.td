@@ -12,7 +12,7 @@ include "mlir/Pass/PassBase.td"
 include "LaunchRewrites.td"
 
 def PartOption : Option<"part", "part", "std::string", "\"\"",
-    "the part that configs are chosen for, as in h100-sxm; empty: the target's default">;
+    "the model of GPU that configs are chosen for, such as h100-sxm; empty: the target's default">;
 def DependentLaunchesOption : Option<"dependentLaunches", "dependent-launches", "bool", "true",
     "whether a launch may begin before the one ahead of it has ended">;
 def KeepAllOption : Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">;
@@ -61,9 +61,9 @@ def MoeVerifyPartialsPass : Pass<"moe-verify-partials", "::mlir::func::FuncOp"> 
     - zero experts that are added twice;
     - local ids where ids of the layer are needed (placed once more, dispatched, returned), and ids of the layer where
       local ones are needed, if ranks hold whole experts;
-    - `owners` if ranks do not hold whole experts, or by other ids than those chosen for the rows that are exchanged;
+    - `destinations` if ranks do not hold whole experts, or by other ids than those chosen for the exchanged rows;
       rows sent only to destination ranks with another use than the input of a gemm with a `source`; a `moe.combine`
-      with `owners` of more than the sum of a row's experts, which would lose the partials of other ranks.
+      with `destinations` of more than the sum of a row's experts, which would lose the partials of other ranks.
 
     Changes nothing, and checks nothing without a mesh of several ranks. Runs after `moe-parallelize`.
   }];
@@ -74,13 +74,13 @@ def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {
   let description = [{
     Checks whether the target supports the `#moe.quant`s of each `moe.grouped_matmul`, `moe.quantize` and
     `moe.tensor_scale`, by the tables of `QuantSupport.cpp`: the CPU dequantizes to f32, GPUs dequantize to 16 bits,
-    and Hopper also multiplies e4m3 natively. Sets `way` (the strategy) on each gemm with quantized operands. For
-    `repack`, i.e. weights of 4 or 8 bits on Hopper, a `moe.repack` before the gemm prepacks its weights. Quantized
+    and Hopper also multiplies e4m3 natively. Sets `strategy` on each gemm with quantized operands. For
+    `repack`, i.e. weights of 4 or 8 bits on Hopper, a `moe.prepack` before the gemm prepacks its weights. Quantized
     rows are kept as bf16 (`packing = bf16`), for the gemms concerned, if a gemm would be `decode` with them but is
     `repack` by bf16, or would be `repack` but slower. Ensures that the remaining ops can be lowered; an error names
     the op, the formats and the target, and what to use instead.
   }];
-  let options = [Option<"target", "target", "std::string", "\"cpu\"", "what is compiled for">];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "the target">];
 }
 
 def PlanAssignSlotsPass : Pass<"plan-assign-slots", "::moec::plan::ProgramOp"> {
@@ -124,10 +124,10 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"maxRanges", "max-ranges", "int64_t", "7", "ranges of a kernel at most; 1 for none but the whole">,
+    Option<"maxRanges", "max-ranges", "int64_t", "7", "largest number of ranges per kernel; 1: no split">,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels",
-           "kernels of a program at most, with those of other passes that are there already">,
-    ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
+           "largest number of kernels per program, including those that other passes have added">,
+    ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -142,15 +142,15 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     `configs` forces configs; the last one that matches a kernel wins. `KERNEL:TEXT` matches by name,
     `KERNEL@MIN-MAX:TEXT` also requires `load` to lie within these token counts. KERNEL is a name with or without the
     range (`experts_hidden` for `experts_hidden_t8` and all others). TEXT has the fields that differ from the choice,
-    such as `tile_rows=16+32 tile_columns=64 stages=12`, optionally after a schedule's name. `map_rows` of a gemm that
+    such as `block_m=16+32 block_n=64 stages=12`, optionally after a schedule's name. `map_rows` of a gemm that
     reads its rows by `source` is left to `permute-rows` (`tile-rewrite-launches`), which permutes them.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
-    ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">,
+    ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -165,24 +165,58 @@ def TileRewriteLaunchesPass : Pass<"tile-rewrite-launches", "::mlir::ModuleOp"> 
     needed (`plan-assign-slots`). Requires a `config` on each phase; does not change results.
 
     `configs` are the forced ones (`tile-assign-config`). `disable` excludes rewrites; `only` excludes all others.
-    A rewrite that requires what `dependent-launches` and `keep-all` rule out (LaunchRewrites.def) does not run either.
-    `set` changes a parameter, as in `set=split-ranking.most=2048,permute-rows.always`.
+    A rewrite whose requirements (LaunchRewrites.def) `dependent-launches` or `keep-all` exclude does not run either.
+    `set` changes a parameter, as in `set=split-sort.most=2048,permute-rows.always`.
   }] # !foldl("", LaunchRewrites, text, rewrite,
               text # "\n    **`" # rewrite.name # "`**: " # rewrite.summary # "\n\n" # rewrite.description);
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">,
+    ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">,
     DependentLaunchesOption, KeepAllOption,
-    ListOption<"disable", "disable", "std::string", "rewrites that do not run">,
-    ListOption<"only", "only", "std::string", "the rewrites that run; none: all">,
-    ListOption<"set", "set", "std::string", "parameters: REWRITE.NAME[=VALUE]">];
+    ListOption<"disable", "disable", "std::string", "rewrites to disable">,
+    ListOption<"only", "only", "std::string", "the only rewrites to run; empty: all">,
+    ListOption<"set", "set", "std::string", "parameters of rewrites: REWRITE.NAME[=VALUE]">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
+def TileFixSumOrdersPass : Pass<"tile-fix-sum-orders", "::mlir::ModuleOp"> {
+  let summary = "give each gemm of a batch-invariant program one order of sums";
+  let description = [{
+    Sets `sum_order` on each gemm of programs with `batch_invariant`, so that `tile-specialize`, `tile-assign-config`
+    and `tile-rewrite-launches` accept only configs that add in this order, whatever the number of tokens. Takes the
+    order whose best configs have the least predicted time, relative to the best of all orders and summed over the
+    powers of two; without a cost model, the order of the schedule's choice. Refuses programs in which a row depends on
+    others anyway (one dynamic scale for all rows) and programs of several ranks. Leaves other programs as they are.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
+def TileCertifySumOrdersPass : Pass<"tile-certify-sum-orders", "::mlir::ModuleOp"> {
+  let summary = "state the order of sums of each gemm on the program";
+  let description = [{
+    Sets `sum_orders` on each program in which all kernels of a gemm add in one order: then the bits of a row depend on
+    this row and the weights alone. Everything else that adds, such as the softmax of the router and the sum of a
+    token's experts, adds in one order by construction. A remark names the kernels that differ
+    (`--remarks-filter=tile-certify-sum-orders`); in a program with `batch_invariant` that is an error. Programs of
+    several ranks get no certificate.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"",
+           "the target: cpu, sm_80, sm_90a or sm_100a">,
+    PartOption,
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
 def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
-  let summary = "choose ranges, configs and rewrites within a number of kernels";
+  let summary = "choose ranges, configs and rewrites within a limit of kernels";
   let description = [{
     Runs `tile-specialize`, `tile-assign-config` and `tile-rewrite-launches`. If the module then has more than
     `max-kernels` kernels, runs them again from the beginning with fewer kernels for token ranges, until it fits or no
@@ -192,17 +226,17 @@ def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
-    Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels", "kernels of a module at most">,
-    ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">,
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">,
+    Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels", "largest number of kernels per module">,
+    ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">,
     DependentLaunchesOption, KeepAllOption,
-    ListOption<"disable", "disable", "std::string", "rewrites that do not run">,
+    ListOption<"disable", "disable", "std::string", "rewrites to disable">,
     ListOption<"set", "set", "std::string", "parameters of rewrites: REWRITE.NAME[=VALUE]">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
 def PlanOverlapLaunchesPass : Pass<"plan-overlap-launches", "::moec::plan::ProgramOp"> {
-  let summary = "let launches begin before the launch before them has ended";
+  let summary = "let launches begin before the launch ahead of them has ended";
   let description = [{
     Marks a launch `dependent` if the step before it on its stream is a launch too, so neither the first of a run nor
     one after a `plan.record` or `plan.wait`. Marks nothing on targets whose kernels cannot wait for the launch before
@@ -226,7 +260,7 @@ def TileFindIndependentPass : Pass<"tile-find-independent", "::mlir::ModuleOp"> 
 }
 
 def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
-  let summary = "make the kernels that do collectives through the memory of other ranks";
+  let summary = "make the kernels that run collectives through peer memory";
   let description = [{
     On a GPU, makes a kernel with a `tile.exchange` for each `plan.collective`, which names it in
     `plan.exchange_kernel`; equal ones share a kernel. The plan keeps the collectives, since the engine that moves
@@ -236,19 +270,19 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
     If the only tensor to be summed is the result of the launch right before, with one `tile.gather_reduce` and no
     other use, the kernel makes these sums itself: the collective gets `sums_of`, and slots are reassigned since its
     operands live longer. If two gathered tensors are the results of a launch with one `tile.quantize` and no other
-    use, the kernel quantizes the rows itself (`codes_of`). Supported are f8E4M3FN with an f32 for each group of a
+    use, the kernel quantizes the rows itself (`unquantized`). Supported are f8E4M3FN with an f32 for each group of a
     row, f8E4M3FN with an f32 for each row (on targets with conversion instructions to it), and int8 with an f32 for
     each row. A gather of buffers that other ranks may write at once is marked `to_results`.
 
-    A gather with `owners` and one owner per expert, and the sum that returns its rows, also name the kernels of an
-    all-to-all (`plan.route_kernel`, `plan.pack_kernel`; docs/design/runtime.md), for any number of ranks, unless another
-    collective moves the gathered rows. Runs after the passes that make variants. `configs` are those of
+    A gather with `destinations` and one destination rank per expert, and the sum that returns its rows, also name the
+    kernels of an all-to-all (`plan.route_kernel`, `plan.pack_kernel`; docs/design/runtime.md), for any number of ranks,
+    unless another collective moves the gathered rows. Runs after the passes that make variants. `configs` are those of
     `tile-assign-config`; a kernel has the name of its collective's kind, and configs use this name or, to distinguish
     several of a kind, the name with the axis (`all_gather_dp`).
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"",
                         "the target: cpu, sm_80, sm_90a or sm_100a">,
-                 ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
+                 ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 

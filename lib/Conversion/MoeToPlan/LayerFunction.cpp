@@ -68,15 +68,15 @@ LogicalResult LayerFunction::checkArguments() {
     };
     auto type = dyn_cast<RankedTensorType>(arg.getType());
     if (!type || !isRowMajorData(type))
-      return fail("has a type other than a ranked tensor with at most the "
-                  "first dimension dynamic; write, say, tensor<?x2048xbf16>");
+      return fail("must be a ranked tensor with at most its first dimension "
+                  "dynamic, such as tensor<?x2048xbf16>");
     auto name = func.getArgAttrOfType<StringAttr>(index, kNameAttr);
     if (!name || name.getValue().empty())
       return fail("has no name; add {moe.name = \"hidden_states\"} or another "
                   "tensor name of docs/use/layers.md");
     if (!names.insert(name.getValue()).second)
-      return fail("is the second one with moe.name = \"" + name.getValue() +
-                  "\"; give each tensor its own name");
+      return fail("is the second argument with moe.name = \"" +
+                  name.getValue() + "\"; give each tensor its own name");
     auto role = func.getArgAttrOfType<StringAttr>(index, kRoleAttr);
     if (!role || (role.getValue() != "input" && role.getValue() != "weight"))
       return fail("('" + name.getValue() +
@@ -84,7 +84,7 @@ LogicalResult LayerFunction::checkArguments() {
     if (func.getArgAttr(index, kStridedAttr) &&
         (role.getValue() != "weight" || type.getRank() < 2))
       return fail("('" + name.getValue() + "') has " + kStridedAttr +
-                  ", which is for weights of rank 2 or more; remove it");
+                  ", which only weights of rank 2 or more may have; remove it");
     if (type.getRank() == 0 || !type.isDynamicDim(0))
       continue;
     if (role.getValue() == "weight")
@@ -98,16 +98,16 @@ LogicalResult LayerFunction::checkArguments() {
 }
 
 /// Prepacked values are available before all runs.
-LogicalResult LayerFunction::checkWeights(RepackOp op) {
+LogicalResult LayerFunction::checkWeights(PrepackOp op) {
   for (Value operand : op->getOperands()) {
     auto argument = dyn_cast<BlockArgument>(operand);
     auto role = argument ? func.getArgAttrOfType<StringAttr>(
                                argument.getArgNumber(), kRoleAttr)
                          : StringAttr();
     if (!role || role.getValue() != "weight")
-      return op.emitOpError("takes what is no weight of the layer; give it "
-                            "arguments of the function with moe.role = "
-                            "\"weight\"");
+      return op.emitOpError(
+          "takes a value that is not a weight of the layer; give it arguments "
+          "of the function with moe.role = \"weight\"");
   }
   return success();
 }
@@ -117,20 +117,19 @@ LogicalResult LayerFunction::checkOps() {
     if (matchPattern(&op, m_Constant()))
       continue;
     if (isa<LayerOp>(op))
-      return op.emitOpError("cannot become a plan as a whole; run "
-                            "moe-decompose first");
-    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RepackOp, PlaceIdsOp,
+      return op.emitOpError(
+          "cannot be converted to a plan as a whole; run moe-decompose first");
+    if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, PrepackOp, PlaceIdsOp,
              GatherRowsOp, RowMapOp, TensorScaleOp, QuantizeOp, UnpermuteOp,
              DispatchOp, CombineOp>(op))
-      return op.emitOpError("cannot become a kernel; a layer's function holds "
-                            "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.repack, moe.place_ids, moe.gather_rows, "
-                            "moe.row_map, "
-                            "moe.tensor_scale, moe.quantize, moe.unpermute, "
-                            "moe.dispatch and moe.combine only");
+      return op.emitOpError(
+          "cannot be converted to a kernel; a layer's function holds only "
+          "moe.route, moe.permute, moe.grouped_matmul, moe.prepack, "
+          "moe.place_ids, moe.gather_rows, moe.row_map, moe.tensor_scale, "
+          "moe.quantize, moe.unpermute, moe.dispatch and moe.combine");
     if (failed(checkMesh(op)))
       return failure();
-    if (auto repack = dyn_cast<RepackOp>(op))
+    if (auto repack = dyn_cast<PrepackOp>(op))
       if (failed(checkWeights(repack)))
         return failure();
     for (Value operand : op.getOperands())
@@ -232,13 +231,14 @@ LogicalResult LayerFunction::checkResults() {
       return fail("has no name; add {moe.name = \"output\"}");
     if (!names.insert(name.getValue()).second)
       return fail("has the name \"" + name.getValue() +
-                  "\" of another tensor; give each its own name");
+                  "\" of another tensor; give each tensor its own name");
     if (!isa_and_nonnull<MoeDialect>(value.getDefiningOp()
                                          ? value.getDefiningOp()->getDialect()
                                          : nullptr))
-      return fail("is not computed here; return results of moe ops");
+      return fail("is not the result of a moe op; return results of moe ops");
     if (!seen.insert(value).second)
-      return fail("returns the same value as an earlier one; return each once");
+      return fail("returns the same value as an earlier result; return each "
+                  "value once");
   }
   if (seen.empty())
     return func.emitOpError("returns nothing; return the layer's output");
@@ -250,7 +250,7 @@ static std::string kernelName(ArrayRef<Operation *> ops) {
     return "route";
   if (isa<PermuteOp>(ops.front()))
     return "permute";
-  if (isa<RepackOp>(ops.front()))
+  if (isa<PrepackOp>(ops.front()))
     return "repack";
   StringRef name = getResultName(ops.front(), 0);
   return name.empty() ? ops.front()->getName().stripDialect().str()

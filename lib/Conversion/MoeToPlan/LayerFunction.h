@@ -25,7 +25,7 @@ struct KernelGroup {
   /// Every result of the ops.
   llvm::SmallVector<mlir::Value, 6> outs;
   /// Whether it runs once before all runs, to prepack weights.
-  bool prepares() const { return llvm::isa<moe::RepackOp>(ops.front()); }
+  bool prepares() const { return llvm::isa<moe::PrepackOp>(ops.front()); }
   /// Whether it is a collective and not a kernel.
   bool isCollective() const {
     return llvm::isa<moe::DispatchOp, moe::CombineOp>(ops.front());
@@ -72,7 +72,7 @@ private:
   mlir::LogicalResult checkArguments();
   mlir::LogicalResult checkResults();
   mlir::LogicalResult checkOps();
-  mlir::LogicalResult checkWeights(moe::RepackOp op);
+  mlir::LogicalResult checkWeights(moe::PrepackOp op);
   mlir::LogicalResult checkMesh(mlir::Operation &op);
   void inferRows(mlir::Operation &op);
   void formGroups();

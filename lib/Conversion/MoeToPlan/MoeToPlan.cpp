@@ -40,7 +40,9 @@ public:
       mesh = plan::MeshAttr::get(builder.getContext(), ranks.getNumGroups(),
                                  ranks.getTp(), ranks.getSp());
     program = plan::ProgramOp::create(builder, loc, func.getName(),
-                                      layer.getMaxTokens(), mesh);
+                                      layer.getMaxTokens(), mesh,
+                                      func->hasAttr(kBatchInvariantAttr),
+                                      /*sum_orders=*/DictionaryAttr());
     builder.setInsertionPointAfter(program);
     for (const KernelGroup &group : layer.getGroups())
       kernels.push_back(group.isCollective() ? StringAttr()
@@ -209,27 +211,27 @@ private:
     auto kind = plan::CollectiveKind::AllGather;
     moe::Axis axis;
     ValueRange inputs, ids;
-    Value owners;
-    DenseI64ArrayAttr owned;
-    IntegerAttr expertsPerOwner;
+    Value destinations;
+    DenseI64ArrayAttr routed;
+    IntegerAttr expertsPerRank;
     if (auto dispatch = dyn_cast<moe::DispatchOp>(op)) {
       axis = dispatch.getAxis();
       inputs = dispatch.getInputs();
-      owners = dispatch.getOwners();
+      destinations = dispatch.getDestinations();
       ids = dispatch.getIds();
-      owned = dispatch.getOwnedAttr();
-      expertsPerOwner = dispatch.getExpertsPerOwnerAttr();
+      routed = dispatch.getRoutedAttr();
+      expertsPerRank = dispatch.getExpertsPerRankAttr();
     } else {
       auto combine = cast<moe::CombineOp>(op);
       axis = combine.getAxis();
       kind = combine.scatters() ? plan::CollectiveKind::ReduceScatter
                                 : plan::CollectiveKind::AllReduce;
       inputs = combine->getOperands().take_front();
-      owners = combine.getOwners();
+      destinations = combine.getDestinations();
       ids = combine.getIds();
-      expertsPerOwner = combine.getExpertsPerOwnerAttr();
-      if (owners)
-        owned = builder.getDenseI64ArrayAttr({0});
+      expertsPerRank = combine.getExpertsPerRankAttr();
+      if (destinations)
+        routed = builder.getDenseI64ArrayAttr({0});
     }
     MLIRContext *context = builder.getContext();
     // Both enums of axes have the same values (PlanDataTest).
@@ -237,10 +239,11 @@ private:
         builder, op->getLoc(), plan::CollectiveKindAttr::get(context, kind),
         plan::AxisAttr::get(context, static_cast<plan::Axis>(axis)),
         builder.getI64IntegerAttr(stream), toMemory(inputs),
-        toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
-        toMemory(ids), owned, expertsPerOwner, /*rows=*/Value(),
+        toMemory(op->getResults()),
+        destinations ? memory.lookup(destinations) : Value(), toMemory(ids),
+        routed, expertsPerRank, /*rows=*/Value(),
         /*position=*/Value(), /*addend=*/Value(), /*num_valid_tokens=*/Value(),
-        /*uncoded=*/Value(), /*coded=*/DenseI64ArrayAttr(),
+        /*unquantized=*/Value(), /*quantized=*/DenseI64ArrayAttr(),
         /*columns=*/DenseI64ArrayAttr());
   }
 

@@ -92,10 +92,10 @@ private:
     for (auto [value, out] : llvm::zip(ret.getValues(), outs)) {
       if (!value.getDefiningOp())
         return ret.emitOpError("returns an argument of the kernel; a result "
-                               "is memory that a phase writes");
+                               "must be written by a phase");
       if (!memory.try_emplace(value, out).second)
-        return ret.emitOpError("returns one value twice; give the kernel one "
-                               "result for it");
+        return ret.emitOpError(
+            "returns one value twice; return each value once");
     }
     return success();
   }
@@ -103,22 +103,22 @@ private:
   LogicalResult convert(Operation &op) {
     for (Value result : op.getResults())
       if (!memory.contains(result))
-        return op.emitOpError("has a result that the kernel does not return; "
-                              "a phase writes memory that the plan provides, "
-                              "so return it");
+        return op.emitOpError(
+            "has a result that the kernel does not return; return it, since a "
+            "phase writes memory that the plan provides");
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RepackOp, moe::PlaceIdsOp, moe::GatherRowsOp,
+                  moe::PrepackOp, moe::PlaceIdsOp, moe::GatherRowsOp,
                   moe::RowMapOp, moe::TensorScaleOp, moe::QuantizeOp,
                   moe::UnpermuteOp>([&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError(
-          "has no phase at level tile; a plan.kernel holds "
-          "moe.route, moe.permute, moe.grouped_matmul, "
-          "moe.repack, moe.place_ids, moe.gather_rows, moe.row_map, "
-          "moe.tensor_scale, moe.quantize and moe.unpermute only");
+          "has no phase at level tile; a plan.kernel holds only moe.route, "
+          "moe.permute, moe.grouped_matmul, moe.prepack, moe.place_ids, "
+          "moe.gather_rows, moe.row_map, moe.tensor_scale, moe.quantize and "
+          "moe.unpermute");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
     return success();
@@ -143,7 +143,7 @@ private:
   }
 
   Operation *create(moe::PermuteOp op) {
-    return tile::RankOp::create(
+    return tile::SortByExpertOp::create(
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getWeights()),
         get(op.getNumValidTokens()), /*counts=*/Value(), get(op.getOffsets()),
         get(op.getPosition()), get(op.getSource()), get(op.getRowWeight()),
@@ -153,29 +153,29 @@ private:
   }
 
   Operation *create(moe::GroupedMatmulOp op) {
-    auto phase = tile::ContractOp::create(
+    auto phase = tile::GemmOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
         get(op.getInputScale()), get(op.getWeightScale()),
         get(op.getWeightZeroPoint()), get(op.getWeightGlobalScale()),
         get(op.getOffsets()), get(op.getSource()), /*ids=*/Value(),
         get(op.getNumValidTokens()),
-        /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
+        /*signals=*/Value(), /*awaits=*/Value(), /*tileCounter=*/Value(),
         /*first_column=*/Value(), get(op.getRowOperands()),
         get(op.getColumnOperands()), get(op.getElementwiseOperands()),
         /*result_tensor_scale=*/Value(), get(op.getResult()),
         /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
-        op.getWeightQuantAttr(), op.getWayAttr(),
+        op.getWeightQuantAttr(), op.getStrategyAttr(),
         /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(),
         /*group_rows=*/tile::GroupRowsAttr(), /*num_columns=*/IntegerAttr(),
-        tile::ConfigAttr());
+        tile::SumOrderAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }
 
-  Operation *create(moe::RepackOp op) {
-    return tile::RepackOp::create(
+  Operation *create(moe::PrepackOp op) {
+    return tile::PrepackOp::create(
         builder, op.getLoc(), tokens, get(op.getWeight()), get(op.getScale()),
         get(op.getZeroPoint()), get(op.getGlobalScale()), get(op.getPacked()),
         get(op.getPackedScale()), get(op.getRowScale()), op.getLayoutAttr(),

@@ -13,15 +13,15 @@
 // kernel lets the next one begin as soon as it has begun itself: those who
 // begin wait, and whoever has room for them has begun all CTAs of this kernel.
 
-#include "../Emission/EntryMemRefs.h"
-#include "Emit.h"
-#include "InlinePtx.h"
+#include "KernelBuilder/EntryMemRefs.h"
+#include "KernelBuilder/InlinePtx.h"
+#include "Schedules/Interface/Emit.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "moec/Analysis/PtxasLimits.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Schedules/PtxasLimits.h"
 #include "moec/Support/Targets.h"
 #include "moert/GpuTarget.h"
 
@@ -139,7 +139,7 @@ struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {
     std::optional<moert::GpuTarget> gpu = moert::GpuTarget::parse(target);
     if (!gpu) {
       getOperation().emitError("gpu-kernel-entry: target '")
-          << target << "' is no GPU; accepted are " << listGpuTargets();
+          << target << "' is not a GPU; accepted are " << listGpuTargets();
       return signalPassFailure();
     }
     auto global = LLVM::LLVMPointerType::get(&getContext(), kGlobalSpace);

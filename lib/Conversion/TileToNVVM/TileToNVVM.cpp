@@ -5,18 +5,18 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../Emission/KernelEmitter.h"
-#include "../Emission/Phase.h"
-#include "Emit.h"
-#include "ThreadEmitter.h"
+#include "KernelBuilder/KernelEmitter.h"
+#include "KernelBuilder/Phase.h"
+#include "KernelBuilder/ThreadEmitter.h"
+#include "Schedules/Interface/Emit.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "moec/Analysis/LaunchShape.h"
-#include "moec/Analysis/Rewrites/FollowPhase.h"
-#include "moec/Analysis/Rewrites/RunPhases.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Schedules/LaunchShape.h"
+#include "moec/Schedules/Rewrites/FollowPhase.h"
+#include "moec/Schedules/Rewrites/RunPhases.h"
 #include "moert/GpuTarget.h"
 
 namespace moec {
@@ -34,7 +34,7 @@ using Emission = LogicalResult (*)(Operation *phase, KernelBody body);
 constexpr Emission kEmissions[] = {
 #define MOEC_GPU_SCHEDULE(NAME, TARGETS) emit##NAME,
 #define MOEC_GPU_CHOICE(NAME, CODE, TARGETS) emit##CODE,
-#include "moec/Analysis/Schedules.def"
+#include "moec/Schedules/Schedules.def"
 };
 
 class KernelConverter {
@@ -134,11 +134,11 @@ private:
   /// powers of 2 within 2 ulp of f32, reciprocals within 1, and flushing of
   /// numbers below the normal range to 0.
   static void relaxEpilogue(Operation *phase) {
-    auto contract = dyn_cast<tile::ContractOp>(phase);
-    if (!contract ||
-        getElementTypeOrSelf(contract.getResult()).getIntOrFloatBitWidth() > 16)
+    auto gemm = dyn_cast<tile::GemmOp>(phase);
+    if (!gemm ||
+        getElementTypeOrSelf(gemm.getResult()).getIntOrFloatBitWidth() > 16)
       return;
-    contract.getEpilogue().walk([](Operation *op) {
+    gemm.getEpilogue().walk([](Operation *op) {
       if (isa<math::ExpOp, math::TanhOp, math::ErfOp, arith::DivFOp>(op))
         cast<arith::ArithFastMathInterface>(op)->setAttr(
             "fastmath", arith::FastMathFlagsAttr::get(
@@ -172,7 +172,8 @@ private:
       std::string reason =
           follows ? follows->whyApart(first, second, kernel.getLoadAttr()) : "";
       if (!reason.empty())
-        return second->emitOpError("cannot follow in one kernel: ")
+        return second->emitOpError(
+                   "cannot follow the phase before it in one kernel: ")
                << reason << "; or run tile-split-phases";
     }
     return success();
@@ -210,10 +211,10 @@ private:
         !isSet(kernel.getSharedAttr(), shape.shared))
       return kernel.emitOpError("must have block = ")
              << shape.block << " and shared = " << shape.shared
-             << ", which follow from its config; run tile-assign-config";
+             << ", as its config requires; run tile-assign-config";
     if (getTensorMaps() != shape.tensorMaps)
-      return kernel.emitOpError("must have the tensor_maps that follow from "
-                                "its config; run tile-assign-config");
+      return kernel.emitOpError("must have the tensor_maps that its config "
+                                "requires; run tile-assign-config");
     return success();
   }
 
@@ -252,7 +253,7 @@ struct ConvertTileToNVVM
     std::optional<Target> gpu = Target::find(target);
     if (!gpu || !gpu->isGpu()) {
       getOperation().emitError("convert-tile-to-nvvm: target '")
-          << target << "' is no GPU; accepted are " << listGpuTargets();
+          << target << "' is not a GPU; accepted are " << listGpuTargets();
       return signalPassFailure();
     }
     for (auto kernel :

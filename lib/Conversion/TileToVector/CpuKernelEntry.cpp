@@ -9,7 +9,7 @@
 // calling convention remains, and the pointers can be `noalias`: a launch never
 // names a buffer both as an input and as an output.
 
-#include "../Emission/EntryMemRefs.h"
+#include "KernelBuilder/EntryMemRefs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emit.h"
+#include "Schedules/Cpu/Emit.h"
 
 #include "moec/Conversion/Passes.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -31,7 +31,7 @@ LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(phase)
 #define MOEC_CPU_SCHEDULE(NAME, OP)                                            \
   .Case([&](tile::OP op) { return emit##NAME(op, emitter); })
-#include "moec/Analysis/Schedules.def"
+#include "moec/Schedules/Schedules.def"
       .Default([](Operation *op) {
         return op->emitOpError("is not a phase that the CPU can run");
       });

@@ -1,4 +1,4 @@
-//===- CodeBook.cpp - numbers of codes without a formula --------*- C++ -*-===//
+//===- CodeBook.cpp - numbers of values without a formula -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,15 +21,15 @@ LogicalResult CodeBookType::verify(function_ref<InFlightDiagnostic()> emitError,
   constexpr size_t count = std::tuple_size_v<CodeBook>;
   if (size_t(numbers.size()) != count)
     return emitError() << "a code book has " << numbers.size()
-                       << " numbers; give " << count
-                       << ", one for each code of 4 bits";
+                       << " entries; give " << count
+                       << ", one for each 4-bit index";
   constexpr float largestF16 = 65504;
   for (auto [code, number] : llvm::enumerate(numbers.asArrayRef()))
     if (!(std::fabs(number) <= largestF16))
-      return emitError() << "number " << code
-                         << " of a code book is not finite or above 65504, "
-                            "which f16 does not hold; move a factor of all "
-                            "numbers into the scales";
+      return emitError()
+             << "entry " << code
+             << " of a code book is not finite or exceeds 65504, the largest "
+                "f16; move a common factor of all entries into the scales";
   return success();
 }
 

@@ -6,9 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Dialect/Moe/CodeBook.h"
-#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/PrepackedFormat.h"
+#include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <cmath>
@@ -69,7 +70,7 @@ static LogicalResult verifySparseMixer(EmitError emitError, int64_t topK,
                        << ", but select 'sparsemixer' chooses 2 experts";
   if (softmax != Softmax::None)
     return emitError() << "'softmax' must be 'none' with select 'sparsemixer', "
-                          "which has its own";
+                          "which defines its own softmax";
   if (nonfinite != NonFinite::NegInf)
     return emitError() << "'nonfinite' must be 'neg_inf' with select "
                           "'sparsemixer'";
@@ -122,8 +123,7 @@ static LogicalResult verifyBlock(EmitError emitError, Granularity granularity,
                        << "' needs 'block = [rows, contracted]' with two sizes "
                           "above 0";
   if (!isBlock && block[0] != 1)
-    return emitError() << "granularity 'group' is a part of one row: write "
-                          "'block = [1, "
+    return emitError() << "a 'group' lies in one row; write 'block = [1, "
                        << block[1] << "]', or granularity 'block'";
   return success();
 }
@@ -153,12 +153,13 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                        << storage;
   bool isOfNumbers = isa<Float32Type, BFloat16Type, Float16Type>(scale);
   bool hasMinima = isInteger && isOfNumbers && !zeroPoint && !dynamic &&
-                   (!secondScale || isFragments(packing)) &&
+                   (!secondScale || isPrepacked(packing)) &&
                    granularity == Granularity::Group;
   if (minimum && !hasMinima)
-    return emitError() << "'minimum' is of weights of i8 or i4 in groups, with "
-                          "scales of f32, bf16 or f16 and without zero points "
-                          "or, but in fragments, second scales; remove it";
+    return emitError()
+           << "'minimum' needs weights of i8 or i4 in groups, with scales of "
+              "f32, bf16 or f16, without zero points and, unless prepacked, "
+              "without second scales; remove it";
   bool isOfWeights =
       granularity == Granularity::Channel || granularity == Granularity::Block;
   if (dynamic && isOfWeights)
@@ -170,36 +171,35 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                         isa<Float8E4M3FNType, Float8E5M2Type>(storage) &&
                         scale.isF32();
   if (powerOfTwo && !isPowerOfGroup)
-    return emitError() << "'power_of_two' is of the f32 scales that groups of "
-                          "floats of 8 bits find; remove it, or write 'dynamic "
-                          "= true' and 'granularity = group'";
+    return emitError() << "'power_of_two' needs dynamic f32 scales in groups "
+                          "of an 8-bit float; remove it, or write 'dynamic = "
+                          "true' and 'granularity = group'";
   constexpr int64_t halfByte = 4;
   bool isHalfByte = getElementBits(storage) == halfByte;
   if (packing == Packing::Pairs && !isHalfByte)
     return emitError() << "'packing' is '" << stringifyPacking(packing)
-                       << "', of elements of 4 bits, but "
-                          "'storage' is "
+                       << "', which needs 4-bit elements, but 'storage' is "
                        << storage << "; remove it";
   if (packing == Packing::None && isHalfByte)
-    return emitError() << "'storage' is " << storage
-                       << ", of which two elements lie in a byte; write "
-                          "'packing = pairs'";
+    return emitError()
+           << "'storage' is " << storage
+           << ", which has two elements per byte; write 'packing = pairs'";
   bool isOfRows = granularity == Granularity::Token ||
                   granularity == Granularity::Tensor || powerOfTwo;
-  bool areCodes =
+  bool areQuantized =
       isa<Float8E4M3FNType>(storage) || (storage.isInteger(8) && !zeroPoint);
-  if (packing == Packing::BF16 && (!isOfRows || !areCodes || secondScale))
-    return emitError() << "'packing' is 'bf16', as which rows of f8E4M3FN or "
-                          "of i8 about 0 are kept that have scales by 'token' "
-                          "or 'tensor', or powers of two; remove it";
-  if (isFragments(packing)) {
+  if (packing == Packing::BF16 && (!isOfRows || !areQuantized || secondScale))
+    return emitError() << "'packing = bf16' needs f8E4M3FN, or i8 without zero "
+                          "points, with scales of granularity 'token' or "
+                          "'tensor' or powers of two; remove it";
+  if (isPrepacked(packing)) {
     if (!secondScale)
-      return emitError() << "'packing' is '" << stringifyPacking(packing)
-                         << "', whose rows have a number each; write "
-                            "'second_scale = f32'";
-    std::string reason = Fragments::whyNot(
-        storage, scale, granularity, block.empty() ? 0 : block[1],
-        Fragments::getBeside(zeroPoint, minimum), packing);
+      return emitError()
+             << "'packing' is '" << stringifyPacking(packing)
+             << "', which has a factor per row; write 'second_scale = f32'";
+    std::string reason = whyNotPrepacked(storage, scale, granularity,
+                                         block.empty() ? 0 : block[1],
+                                         zeroPoint || minimum, packing);
     if (!reason.empty())
       return emitError() << "'packing' is '" << stringifyPacking(packing)
                          << "', but " << reason
@@ -211,12 +211,12 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
   if (!secondScale.isF32())
     return emitError() << "'second_scale' is " << secondScale
                        << "; f32 is accepted";
-  if (!isFragments(packing) && granularity != Granularity::Group &&
+  if (!isPrepacked(packing) && granularity != Granularity::Group &&
       granularity != Granularity::Block)
     return emitError() << "'second_scale' is a factor of the scales of groups "
-                          "or blocks, of which granularity '"
+                          "or blocks, but granularity '"
                        << stringifyGranularity(granularity)
-                       << "' has none; remove it";
+                       << "' has one scale per row or tensor; remove it";
   return success();
 }
 
@@ -250,10 +250,10 @@ LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t pcp,
   if (numExperts < 0)
     return emitError() << "'num_experts' is " << numExperts
                        << "; give the number of experts of the whole layer, or "
-                          "0 for a part of every expert on each rank";
+                          "0 for a slice of every expert on each rank";
   if (sp && tp == 1)
-    return emitError() << "'sp' shares a group's tokens among its ranks, and "
-                          "'tp' is 1; give more, or drop 'sp'";
+    return emitError() << "'sp' splits a group's tokens among its ranks, but "
+                          "'tp' is 1; increase 'tp', or remove 'sp'";
   return success();
 }
 

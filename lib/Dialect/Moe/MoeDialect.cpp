@@ -1,4 +1,4 @@
-//===- MoeDialect.cpp - registration of the moe dialect -*- C++ -*-===//
+//===- MoeDialect.cpp - registration of the moe dialect ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

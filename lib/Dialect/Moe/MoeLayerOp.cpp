@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/PrepackedFormat.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "llvm/ADT/StringSet.h"
@@ -134,7 +134,7 @@ private:
     if (failed(check.checkShape(name, value, stored)))
       return failure();
     return check.checkElement(name, value, getMemoryType(quant),
-                              "as " + nameQuant("weight") + " says");
+                              "as required by " + nameQuant("weight"));
   }
 
   /// The name, for messages, of the attribute that quantizes `operand`.
@@ -153,7 +153,7 @@ LogicalResult LayerVerifier::verifyAttributes() {
       format && format->getFormat() != Format::Standard)
     return check.error("'format' is '")
            << stringifyFormat(format->getFormat())
-           << "'; only 'standard' is compiled so far: remove 'format'";
+           << "'; only 'standard' is supported: remove 'format'";
   return failure(failed(verifyMesh()) || failed(verifyQuants()));
 }
 
@@ -161,21 +161,22 @@ LogicalResult LayerVerifier::verifyMesh() {
   std::optional<MeshAttr> mesh = op.getMesh();
   bool placesIds = mesh && mesh->getNumExperts() > 0;
   if (placesIds != bool(op.getLocalIds()))
-    return check.error("takes 'local_ids' with a 'mesh' that has "
-                       "'num_experts', and only then");
+    return check.error(
+        "takes 'local_ids' if and only if 'mesh' has 'num_experts'");
   if (!mesh)
     return success();
   if (op.getPlacement())
-    return check.error("has 'mesh' and 'placement'; which experts a rank of a "
-                       "mesh has is what 'local_ids' says: remove 'placement'");
+    return check.error("has 'mesh' and 'placement'; with a mesh, 'local_ids' "
+                       "defines the experts of a rank: remove 'placement'");
   if (!placesIds)
     return success();
   if (int64_t here = op.getNumLocalExperts();
       mesh->getNumExperts() > here * mesh->getNumRanks())
     return check.error("has ")
            << here << " experts in 'w13' on each of " << mesh->getNumRanks()
-           << " ranks, and 'mesh' says there are " << mesh->getNumExperts()
-           << "; give each rank more, or the mesh fewer";
+           << " ranks, fewer than the 'num_experts' of 'mesh', "
+           << mesh->getNumExperts()
+           << "; give each rank more experts, or reduce 'num_experts'";
   return check.checkShape("local_ids", op.getLocalIds(),
                           {{"num_experts", mesh->getNumExperts()}});
 }
@@ -270,8 +271,13 @@ LogicalResult LayerVerifier::verifyEntry() {
     return check.error("takes 'gate_bias' with 'gate' only; router logits "
                        "include the bias already");
   Dim routed{"num_routed", op.getNumRouted()};
+  Dim gateRows = routed;
+  // A weight in f32 is the sum of two values of the layer's dtype.
+  if (op.getGateWeight() && !op.getGateBias() &&
+      getDim(op.getGateWeight(), 0) == 2 * op.getNumRouted())
+    gateRows = {"(2 * num_routed)", 2 * op.getNumRouted()};
   if (failed(checkData("gate", op.getGateWeight(),
-                       {routed, {"hidden_size", op.getHiddenSize()}})) ||
+                       {gateRows, {"hidden_size", op.getHiddenSize()}})) ||
       failed(check.checkShape("gate_bias", op.getGateBias(), {routed})) ||
       failed(check.checkShape("logits", op.getRouterLogits(),
                               {tokensDim(), routed})) ||
@@ -302,8 +308,7 @@ LogicalResult LayerVerifier::verifyNoRouting() {
                                               : "";
   if (extra.empty())
     return success();
-  return check.error("has the entry 'ids', whose ids and weights say all about "
-                     "routing; remove the ")
+  return check.error("has the entry 'ids', which replaces routing; remove the ")
          << extra;
 }
 
@@ -343,8 +348,8 @@ LogicalResult LayerVerifier::verifyReplicas() {
 /// Verifies the results other than the output.
 LogicalResult LayerVerifier::verifyRecords() {
   if (op.getRecordedIds() && op.getTopkIds())
-    return check.error("has the entry 'ids' and a 'record' of them; the caller "
-                       "has them already: remove the 'record'");
+    return check.error("has the entry 'ids' and a 'record', which would only "
+                       "return the caller's ids: remove the 'record'");
   Dim topK{"top_k", op.getTopK()};
   return failure(failed(check.checkShape("record", op.getRecordedIds(),
                                          {tokensDim(), topK})) ||
@@ -401,7 +406,7 @@ LogicalResult LayerVerifier::verifyShared() {
 LogicalResult LayerVerifier::verifyQuantization() {
   if (op.getActivationQuant() && !op.getWeightQuant())
     return check.error("'activation_quant' needs 'weight_quant': activations "
-                       "are quantized for products with quantized weights");
+                       "are quantized only for gemms with quantized weights");
   for (const QuantizedWeight &weight : getWeights()) {
     ProductQuantAttr quant = op.getProductQuant(weight.name);
     if (quant && failed(verifyProductQuant(quant)))
@@ -415,11 +420,11 @@ LogicalResult LayerVerifier::verifyQuantization() {
     if (op.getQuants())
       return check.error("has scales of '")
              << weight.name << "', but 'quants' has no '" << weight.name
-             << "' that says what they mean; write '" << weight.name
+             << "' that describes them; write '" << weight.name
              << " = #moe.product_quant<...>'";
     return check.error(
-        "has scales of weights, but no 'weight_quant' that says "
-        "what they mean; write 'weight_quant = #moe.quant<...>'");
+        "has scales of weights, but no 'weight_quant' that describes them; "
+        "write 'weight_quant = #moe.quant<...>'");
   }
   return success();
 }
@@ -429,15 +434,16 @@ LogicalResult LayerVerifier::verifyQuants() {
   if (!op.getQuants())
     return success();
   if (op.getWeightQuant() || op.getActivationQuant())
-    return check.error("takes 'quants' in place of 'weight_quant' and "
-                       "'activation_quant'; keep one way to say it");
+    return check.error("has 'quants' beside 'weight_quant' or "
+                       "'activation_quant'; keep 'quants' or the other two");
   for (NamedAttribute entry : op.getQuantsAttr()) {
     StringRef name = entry.getName().getValue();
     if (llvm::none_of(getWeights(), [&](const QuantizedWeight &w) {
           return w.weight && w.name == name;
         }))
       return check.error("entry '")
-             << name << "' of 'quants' is no weight of this layer; the names "
+             << name
+             << "' of 'quants' is not a weight of this layer; the names "
              << "are 'w13', 'w2', and with a shared expert 'shared_w13' and "
                 "'shared_w2'";
     if (!isa<ProductQuantAttr>(entry.getValue()))
@@ -454,21 +460,21 @@ LogicalResult LayerVerifier::verifyProductQuant(ProductQuantAttr quant) {
       activation.getGranularity() != Granularity::Tensor)
     return check.error(nameQuant("activation") + " is of granularity '")
            << stringifyGranularity(activation.getGranularity())
-           << "' and must say 'dynamic = true'; scales that are given belong "
-              "to granularity 'tensor'";
+           << "' and needs 'dynamic = true'; only granularity 'tensor' can "
+              "have a given scale";
   if (weight.getDynamic() || weight.getGranularity() == Granularity::Token)
     return check.error(nameQuant("weight") +
                        " must not be 'dynamic' or of granularity 'token'; "
-                       "weights are quantized beforehand");
-  if (isFragments(weight.getPacking()))
+                       "weights are quantized in advance");
+  if (isPrepacked(weight.getPacking()))
     return check.error(nameQuant("weight") + " has 'packing = ")
            << stringifyPacking(weight.getPacking())
-           << "', an order that 'moe-legalize-quant' brings weights into; "
-              "write 'packing = pairs'";
+           << "', which only 'moe-legalize-quant' produces; write 'packing = "
+              "pairs'";
   if (activation && areKeptAsBF16(activation))
     return check.error(nameQuant("activation"))
-           << " has 'packing = bf16', as which 'moe-legalize-quant' keeps rows "
-              "where that is better; remove it";
+           << " has 'packing = bf16', which only 'moe-legalize-quant' sets; "
+              "remove it";
   return success();
 }
 
@@ -484,8 +490,8 @@ LogicalResult LayerVerifier::verifyInputScale(ProductQuantAttr quant,
            << scaleName << "', the scale of the inputs of '" << w.name << "'";
   if (!isNeeded && w.inputScale)
     return check.error("takes '")
-           << scaleName << "' with '" << w.name << "' and an " << attribute
-           << " that is not dynamic only; remove it, or 'dynamic'";
+           << scaleName << "' only with '" << w.name << "' and a static "
+           << attribute << "; remove it, or 'dynamic'";
   return check.checkShape(scaleName, w.inputScale, {{"1", 1}});
 }
 

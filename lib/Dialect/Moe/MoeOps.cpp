@@ -9,7 +9,7 @@
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Names.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
 
 using namespace mlir;
 using namespace moec;
@@ -54,7 +54,7 @@ void DispatchOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
 
-void RepackOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+void PrepackOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
 
@@ -63,9 +63,9 @@ LogicalResult ParamOp::verify() {
   Region *parent = (*this)->getParentRegion();
   if (!layer || (parent != &layer.getActivation() &&
                  parent != &layer.getSharedActivation()))
-    return emitOpError("belongs into the region 'activation' of a 'moe.layer', "
-                       "whose 'activation_params' it reads; write the constant "
-                       "here instead");
+    return emitOpError(
+        "is only allowed in the region 'activation' of a 'moe.layer', since it "
+        "reads 'activation_params'; write a constant instead");
   DictionaryAttr params = layer.getActivationParamsAttr();
   if (params && params.contains(getName()))
     return success();
@@ -103,8 +103,8 @@ LogicalResult GroupedMatmulOp::verifyRegions() {
   return verifyScalarBody(*this, getEpilogue(), "epilogue");
 }
 
-LogicalResult RepackOp::verify() {
-  return verifyRepack(*this, RepackOperands(*this));
+LogicalResult PrepackOp::verify() {
+  return verifyPrepack(*this, PrepackOperands(*this));
 }
 
 /// Verifies that the types for one rank and for all ranks agree.
@@ -119,7 +119,8 @@ static LogicalResult verifyAlike(Operation *op, Type one, Type all,
     return success();
   return op->emitOpError("input ")
          << index << " is " << one << " and its result " << all
-         << "; give them one type, but for the rows where those are static";
+         << "; give them one type, which may differ only in a static number of "
+            "rows";
 }
 
 LogicalResult DispatchOp::verify() {
@@ -131,22 +132,23 @@ LogicalResult DispatchOp::verify() {
        llvm::enumerate(getInputs().getTypes(), getResults().getTypes()))
     if (failed(verifyAlike(*this, input, result, i)))
       return failure();
-  return verifyRowOwners(*this,
-                         {getOwners(), getIds(),
-                          getOwned().value_or(ArrayRef<int64_t>()),
-                          getExpertsPerOwner()},
-                         getInputs(), /*numIds=*/1);
+  return verifyRowDestinations(*this,
+                               {getDestinations(), getIds(),
+                                getRouted().value_or(ArrayRef<int64_t>()),
+                                getExpertsPerRank()},
+                               getInputs(), /*numIds=*/1);
 }
 
 LogicalResult CombineOp::verify() {
   if (getOwnRows() && getAxis() == Axis::Dp)
-    return emitOpError("over 'dp' leaves each rank its own rows always; drop "
-                       "'own_rows'");
-  if (!getOwners() && getIds().empty() && !getExpertsPerOwner())
+    return emitOpError(
+        "over 'dp' always leaves each rank its own rows; remove 'own_rows'");
+  if (!getDestinations() && getIds().empty() && !getExpertsPerRank())
     return success();
-  static const int64_t owned = 0;
-  return verifyRowOwners(
-      *this, {getOwners(), getIds(), owned, getExpertsPerOwner()}, getInput(),
+  static const int64_t routed = 0;
+  return verifyRowDestinations(
+      *this, {getDestinations(), getIds(), routed, getExpertsPerRank()},
+      getInput(),
       /*numIds=*/getAxis() == Axis::Dp ? 2 : 0);
 }
 

@@ -1,4 +1,4 @@
-//===- MoeOpsGenerated.cpp - the generated half of the moe ops -*- C++ -*-===//
+//===- MoeOpsGenerated.cpp - the generated half of the moe ops --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

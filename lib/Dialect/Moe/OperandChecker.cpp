@@ -78,8 +78,8 @@ LogicalResult OperandChecker::checkShape(StringRef name, Value value,
                      dims.front().size == Dim::kRunTime &&
                      !ShapedType::isDynamic(shape[0]);
   if (fixesTokens)
-    diag << " (only a run knows how many " << dims.front().meaning
-         << " there are: write '?')";
+    diag << " (the number of " << dims.front().meaning
+         << " is known only at run time: write '?')";
   return diag;
 }
 

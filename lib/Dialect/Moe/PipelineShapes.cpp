@@ -7,7 +7,8 @@
 
 #include "moec/Dialect/Moe/PipelineShapes.h"
 
-#include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Dialect/Moe/PrepackedFormat.h"
+#include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "llvm/Support/MathExtras.h"
@@ -41,7 +42,7 @@ static LogicalResult verifyGroups(const OperandChecker &check,
     return success();
   if (topK > candidates)
     return check.error("'top_k' is ")
-           << topK << ", but the groups that stay ('topk_groups' = "
+           << topK << ", but the selected groups ('topk_groups' = "
            << routing.getTopkGroups() << ") have only " << candidates
            << " experts";
   if (routing.getGroupScore() == GroupScore::Top2Sum && groupSize < 2)
@@ -73,7 +74,7 @@ LogicalResult verifyRoutingOperands(const OperandChecker &check,
                        "'sparsemixer', which defines the weights itself");
   if (!key.empty() && (isHash || isMixer))
     return check.error("takes no region 'key' with select '")
-           << select << "', which compares none";
+           << select << "', which compares no keys";
   Dim experts{"num_routed", numRouted};
   if (failed(check.checkShape("selection_bias", selectionBias, {experts})) ||
       failed(check.checkShape("expert_scale", expertScale, {experts})) ||
@@ -240,7 +241,7 @@ static LogicalResult verifyEpilogue(const OperandChecker &check, Operation *op,
                                  getEpilogueArguments(o));
   if (o.isPaired())
     return check.error("has a 'layout', hence two accumulators; add an "
-                       "epilogue that makes one value of them");
+                       "epilogue that combines them into one value");
   if (!o.rows.empty() || !o.columns.empty() || !o.elementwise.empty())
     return check.error("has operands 'rows', 'columns' or 'elementwise', but "
                        "no epilogue that reads them; add one");
@@ -258,14 +259,13 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
   std::string attribute = (name + "_quant").str();
   if (!quant) {
     if (scale)
-      return check.error("takes '" + name + "_scale' with '" + attribute +
-                         "' only, which says what shares a scale; add it, or "
-                         "remove the scales");
+      return check.error(
+          "takes '" + name + "_scale' with '" + attribute +
+          "' only, which describes the scales; add it, or remove the scales");
     if (isStored)
       return check.error("has '" + name + "' of ")
-             << element << ", which means nothing without '" << attribute
-             << "'; add " << attribute
-             << " = #moe.quant<...> and the scales it speaks of";
+             << element << ", which needs '" << attribute << "'; add "
+             << attribute << " = #moe.quant<...> and the scales";
     return success();
   }
   if (getMemoryType(quant) != element)
@@ -277,31 +277,32 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
                        "_scale' too");
   std::string scaleName = (name + "_scale").str();
   Type scaleType =
-      isFragments(quant.getPacking()) ? getMemoryType(quant) : quant.getScale();
-  return failure(failed(check.checkElement(scaleName, scale, scaleType,
-                                           "as '" + attribute + "' says")) ||
-                 failed(check.checkShape(scaleName, scale, scaleShape)));
+      isPrepacked(quant.getPacking()) ? getMemoryType(quant) : quant.getScale();
+  return failure(
+      failed(check.checkElement(scaleName, scale, scaleType,
+                                "as required by '" + attribute + "'")) ||
+      failed(check.checkShape(scaleName, scale, scaleShape)));
 }
 
 static LogicalResult verifyQuantization(const OperandChecker &check,
                                         const MatmulOperands &o,
                                         ArrayRef<Dim> group) {
   int64_t k = getDim(o.input, 1), n = getDim(o.weight, group.size());
-  bool hasFragments = o.weightQuant && isFragments(o.weightQuant.getPacking());
+  bool hasPrepackedLayout =
+      o.weightQuant && isPrepacked(o.weightQuant.getPacking());
   SmallVector<Dim> input, weight, globalScale;
-  if (o.way && !o.inputQuant && !o.weightQuant)
-    return check.error("has 'way', which is one of quantized operands; remove "
-                       "it");
+  if (o.strategy && !o.inputQuant && !o.weightQuant)
+    return check.error("has 'strategy' without quantized operands; remove it");
   if (o.inputQuant && areTimesScales(o.inputQuant))
-    return check.error("has 'input_quant' in 'packing = bf16' of groups, whose "
-                       "numbers are times their scales already; remove it");
+    return check.error("has 'input_quant' with 'packing = bf16' in groups, "
+                       "whose values include their scales already; remove it");
   if (o.inputQuant) {
     switch (o.inputQuant.getGranularity()) {
     case Granularity::Channel:
     case Granularity::Block:
       return check.error("has 'input_quant' of granularity '")
              << stringifyGranularity(o.inputQuant.getGranularity())
-             << "'; rows have scales by 'group' or 'token', or one 'tensor'";
+             << "'; give 'group', 'token' or 'tensor'";
     case Granularity::Tensor:
       input = {{"1", 1}};
       break;
@@ -315,27 +316,28 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
   }
   if (o.weightQuant) {
     if (o.weightQuant.getDynamic())
-      return check.error("has a dynamic 'weight_quant'; weights are quantized "
-                         "ahead of time: remove 'dynamic'");
+      return check.error("has a dynamic 'weight_quant', but weights are "
+                         "quantized in advance; remove 'dynamic'");
     if (areKeptAsBF16(o.weightQuant))
-      return check.error("has 'weight_quant' in 'packing = bf16', which is of "
-                         "inputs; remove it");
-    if (hasFragments) {
+      return check.error("has 'weight_quant' with 'packing = bf16', which only "
+                         "inputs may have; remove it");
+    if (hasPrepackedLayout) {
       Type element = getElementType(o.input);
       Packing packing = o.weightQuant.getPacking();
-      if (Fragments::getPacking(element) != packing)
+      if (getPrepacking(element) != packing)
         return check.error("has 'weight_quant' in 'packing = ")
-               << stringifyPacking(packing) << "', an order for inputs of "
-               << (packing == Packing::FragmentsF16    ? "f16"
-                   : packing == Packing::FragmentsE4M3 ? "f8E4M3FN"
+               << stringifyPacking(packing)
+               << "', which is prepacked for inputs of "
+               << (packing == Packing::PrepackedF16    ? "f16"
+                   : packing == Packing::PrepackedE4M3 ? "f8E4M3FN"
                                                        : "bf16")
                << ", but 'input' has elements of " << element;
     }
     weight = SmallVector<Dim>(group);
-    if (hasFragments)
+    if (hasPrepackedLayout)
       weight.append({{"n", n},
                      {"(bytes of a row's scales)",
-                      Fragments(o.weightQuant).getRowBytes(k)}});
+                      PrepackedFormat(o.weightQuant).getRowBytes(k)}});
     else
       weight.append(
           {{"(scales along n)", getNumScaleRows(o.weightQuant, n, o.layout)},
@@ -348,10 +350,11 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                        ArrayRef<Dim> dims) -> LogicalResult {
     if (bool(value) != isNeeded)
       return check.error("takes '")
-             << name << "' where 'weight_quant' says so, and only there";
+             << name << "' if and only if 'weight_quant' requires it";
     return check.checkShape(name, value, dims);
   };
-  bool hasZeroPoint = o.weightQuant && hasZeros(o.weightQuant) && !hasFragments;
+  bool hasZeroPoint =
+      o.weightQuant && hasZeros(o.weightQuant) && !hasPrepackedLayout;
   bool hasGlobalScale = o.weightQuant && o.weightQuant.getSecondScale();
   if (failed(checkPart("weight_zero_point", o.weightZeroPoint, hasZeroPoint,
                        weight)) ||
@@ -360,7 +363,7 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
       (hasZeroPoint &&
        failed(check.checkElement("weight_zero_point", o.weightZeroPoint,
                                  getZeroType(o.weightQuant),
-                                 "as 'weight_quant' says"))))
+                                 "as required by 'weight_quant'"))))
     return failure();
   return failure(failed(verifyQuantized(check, "input", o.input, o.inputQuant,
                                         o.inputScale, input)) ||
@@ -372,11 +375,11 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
   OperandChecker check(op);
   bool isGrouped = bool(o.offsets);
   if (!isGrouped && o.source)
-    return check.error("takes 'source' with 'offsets' only; a dense product "
-                       "reads its rows in order");
+    return check.error("takes 'source' with 'offsets' only; a dense gemm reads "
+                       "its rows in order");
   if (isGrouped && o.numValidTokens)
     return check.error("takes 'num_valid_tokens' without 'offsets' only; "
-                       "offsets count valid rows already");
+                       "offsets already cover only valid rows");
 
   SmallVector<Dim> group, weight;
   if (isGrouped) {
@@ -447,16 +450,17 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
                            "'zero_experts'");
   if (o.zeroExperts) {
     if (o.table && !o.replicaCounts)
-      return op->emitOpError("has 'zero_experts', whose result is positions, "
-                             "and a 'table' of other ids; give one of them");
+      return op->emitOpError(
+          "has 'zero_experts', which turns the result into positions, and a "
+          "'table', which gives ids; give one of them");
     ArrayRef<int64_t> numbers = *o.zeroExperts;
     size_t expected = o.table ? 3 : 2;
     if (numbers.size() != expected)
       return op->emitOpError("has ")
              << numbers.size()
-             << " numbers in 'zero_experts'; give the number of experts"
-             << (o.table ? ", that of zero experts and that of physical ones"
-                         : " and that of zero experts");
+             << " numbers in 'zero_experts'; give the numbers of experts"
+             << (o.table ? ", zero experts and physical experts"
+                         : " and zero experts");
     auto emitError = [&] { return op->emitOpError(); };
     if (failed(verifyNumExperts(emitError, numbers.front(), numbers[1])) ||
         (o.table &&
@@ -465,11 +469,11 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
     if (o.table && numbers.front() != getDim(o.table, 0))
       return op->emitOpError("has 'zero_experts' behind ")
              << numbers.front() << " experts and a 'table' of "
-             << getDim(o.table, 0) << "; give the table's";
+             << getDim(o.table, 0) << "; give the table's number";
   }
   if (o.replicaCounts && !o.table)
-    return op->emitOpError("takes 'replica_counts' with a 'table' only, which "
-                           "has the places of replicas");
+    return op->emitOpError(
+        "takes 'replica_counts' with a 'table' only, which maps the replicas");
   SmallVector<Dim> places{{"num_experts"}};
   if (o.replicaCounts)
     places.push_back({"max_replicas"});
@@ -491,8 +495,8 @@ LogicalResult verifyGatherRows(Operation *op, const GatherRowsOperands &o) {
                            "'top_k' together: there are at most tokens * "
                            "top_k positions");
   if (!o.offsets && !o.columns)
-    return op->emitOpError("says no order; give 'offsets' and 'source' for one "
-                           "of rows, or 'columns'");
+    return op->emitOpError("defines no order; give 'offsets' and 'source' for "
+                           "an order of rows, or 'columns'");
   if (o.topK && *o.topK < 1)
     return op->emitOpError("'top_k' is ") << *o.topK << "; give at least 1";
   OperandChecker check(op);

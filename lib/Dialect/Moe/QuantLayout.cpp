@@ -8,7 +8,7 @@
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "moec/Dialect/Moe/CodeBook.h"
-#include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Dialect/Moe/PrepackedFormat.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -127,7 +127,7 @@ int64_t getImpliedZeroPoint(QuantAttr quant) {
   return quant.getStorage().isInteger(4) && !hasZeros(quant) ? middle : 0;
 }
 
-ElementPlace getElementPlace(QuantAttr quant, int64_t element) {
+ElementOffset getElementOffset(QuantAttr quant, int64_t element) {
   int64_t bit = element * getStorageBits(quant);
   return {bit / 8, bit % 8};
 }
@@ -136,7 +136,7 @@ int64_t getNumSecondScales(QuantAttr quant, int64_t rows,
                            WeightLayoutAttr layout) {
   if (!quant.getSecondScale())
     return 0;
-  if (isFragments(quant.getPacking()))
+  if (isPrepacked(quant.getPacking()))
     return rows;
   return hasHalves(layout) ? 2 : 1;
 }
@@ -154,7 +154,7 @@ float getMinMagnitude(QuantAttr quant) {
   return isTokenOfFloats ? 1.0f / 512 : 1e-10f;
 }
 
-float getLargestCode(QuantAttr quant) {
+float getLargestValue(QuantAttr quant) {
   return quant.getStorage().isInteger(8) ? 127.0f : 448.0f;
 }
 

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/PrepackedFormat.h"
+#include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 using namespace mlir;
@@ -42,15 +43,15 @@ LogicalResult verifyTensorScale(Operation *op, const TensorScaleOperands &o) {
       o.quant.getGranularity() != Granularity::Tensor)
     return check.error("'quant' is ")
            << o.quant
-           << "; dynamic ones of granularity 'tensor' that store f8E4M3FN or "
-              "i8 with an f32 scale are accepted";
+           << "; a dynamic quantization of granularity 'tensor' to f8E4M3FN or "
+              "i8 with an f32 scale is accepted";
   if (failed(verifyPositions(check, o.offsets, o.topK)) ||
       failed(check.checkNumValidTokens(o.numValidTokens)) ||
       failed(check.checkShape("is_padding", o.isPadding, {tokensDim()})))
     return failure();
   if (o.offsets && (o.numValidTokens || o.isPadding))
     return check.error("takes 'num_valid_tokens' and 'is_padding' without "
-                       "'offsets' only; offsets count valid rows already");
+                       "'offsets' only; offsets already cover only valid rows");
   Dim row = o.offsets ? positionsDim() : tokensDim();
   return failure(failed(check.checkShape("input", o.input, {row, {"width"}})) ||
                  failed(check.checkShape("scale", o.scale, {{"1", 1}})));
@@ -66,18 +67,17 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
       !(isGiven || (isByRow && o.quant.getDynamic())))
     return check.error("'quant' is ")
            << o.quant
-           << "; dynamic ones with f32 scales of granularity 'group' or "
-              "'token' are accepted, and those of granularity 'tensor' that "
-              "are not dynamic, whose scale 'tensor_scale' is (of "
-              "'tensor_scale' ops, where it has to be found)";
+           << "; accepted are f32 scales, dynamic of granularity 'group' or "
+              "'token', or static of granularity 'tensor' with the scale in "
+              "'tensor_scale' (compute a dynamic one with a 'tensor_scale' op)";
   if (isGiven != bool(o.tensorScale))
-    return check.error("takes 'tensor_scale' with a 'quant' of granularity "
-                       "'tensor', and only then");
+    return check.error(
+        "takes 'tensor_scale' if and only if 'quant' has granularity 'tensor'");
   bool makesScales = !isGiven && !areTimesScales(o.quant);
   if (makesScales != bool(o.scale))
-    return check.error("makes scales with a dynamic 'quant', and only then, "
-                       "but those of groups that 'packing = bf16' has in the "
-                       "numbers");
+    return check.error(
+        "has a 'scale' result if and only if 'quant' is dynamic, except with "
+        "'packing = bf16' in groups, whose values include their scales");
   if (failed(check.checkShape("tensor_scale", o.tensorScale, {{"1", 1}})))
     return failure();
   if (getMemoryType(o.quant) != getElementType(o.quantized))
@@ -96,32 +96,31 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
                  failed(check.checkShape("scale", o.scale, {row, groups})));
 }
 
-LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
+LogicalResult verifyPrepack(Operation *op, const PrepackOperands &o) {
   OperandChecker check(op);
-  if (std::string reason = Fragments::whyNot(o.quant, o.packing);
-      !reason.empty())
+  if (std::string reason = whyNotPrepacked(o.quant, o.packing); !reason.empty())
     return check.error("'quant' is ")
-           << o.quant << ", which has no order of fragments: " << reason;
+           << o.quant << ", which cannot be prepacked: " << reason;
   auto type = cast<ShapedType>(o.weight.getType());
   if (type.getRank() < 2)
-    return check.error("'weight' must have rows and contracted elements");
+    return check.error("'weight' must have at least two dimensions");
   ArrayRef<int64_t> shape = type.getShape();
   int64_t n = shape.end()[-2], k = getRowWidth(o.quant, shape.back());
-  if (std::string reason = Fragments::whyNot(n, k); !reason.empty())
-    return check.error("cannot pack 'weight': ") << reason;
+  if (std::string reason = whyNotPrepacked(n, k); !reason.empty())
+    return check.error("cannot prepack 'weight': ") << reason;
   if (bool(o.zeroPoint) != hasZeros(o.quant) ||
       bool(o.globalScale) != bool(o.quant.getSecondScale()))
-    return check.error("takes 'zero_point' and 'global_scale' where 'quant' "
-                       "says so, and only there");
+    return check.error("takes 'zero_point' and 'global_scale' if and only if "
+                       "'quant' requires them");
   SmallVector<Dim> matrix;
   if (type.getRank() > 2)
     matrix.push_back({"matrices", shape.front()});
-  SmallVector<Dim> codes = matrix, scales = matrix, packedScales = matrix,
+  SmallVector<Dim> values = matrix, scales = matrix, packedScales = matrix,
                    rows = matrix, globalScales = matrix;
-  codes.append({{"n", n}, {"(bytes of a row's codes)", shape.back()}});
+  values.append({{"n", n}, {"(bytes of a row)", shape.back()}});
   scales.append({{"(scales along n)", getNumScaleRows(o.quant, n, o.layout)},
                  {"(scales of a row)", getNumScaleColumns(o.quant, k)}});
-  Fragments format(Fragments::getQuant(o.quant, o.packing));
+  PrepackedFormat format(getPrepacked(o.quant, o.packing));
   packedScales.append(
       {{"n", n}, {"(bytes of a row's scales)", format.getRowBytes(k)}});
   rows.push_back({"n", n});
@@ -129,19 +128,19 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
       {"(scales of a matrix)", getNumSecondScales(o.quant, n, o.layout)});
   return failure(
       failed(check.checkElement("weight", o.weight, getMemoryType(o.quant),
-                                "as 'quant' says")) ||
-      failed(check.checkShape("weight", o.weight, codes,
+                                "as required by 'quant'")) ||
+      failed(check.checkShape("weight", o.weight, values,
                               /*mayHaveGaps=*/true)) ||
-      failed(check.checkShape("packed", o.packed, codes)) ||
+      failed(check.checkShape("packed", o.packed, values)) ||
       failed(check.checkShape("scale", o.scale, scales)) ||
       failed(check.checkShape("zero_point", o.zeroPoint, scales)) ||
-      (o.zeroPoint &&
-       failed(check.checkElement("zero_point", o.zeroPoint,
-                                 getZeroType(o.quant), "as 'quant' says"))) ||
+      (o.zeroPoint && failed(check.checkElement("zero_point", o.zeroPoint,
+                                                getZeroType(o.quant),
+                                                "as required by 'quant'"))) ||
       failed(check.checkShape("global_scale", o.globalScale, globalScales)) ||
       failed(check.checkShape("packed_scale", o.packedScale, packedScales)) ||
       failed(check.checkElement("scale", o.scale, o.quant.getScale(),
-                                "as 'quant' says")) ||
+                                "as required by 'quant'")) ||
       failed(check.checkShape("row_scale", o.rowScale, rows)));
 }
 

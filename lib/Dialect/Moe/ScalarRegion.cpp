@@ -28,7 +28,8 @@ LogicalResult verifyScalarArguments(Operation *op, Region &region,
     if (!argument.getType().isF32())
       return op->emitOpError("region '")
              << name << "' must take '" << meaning << "' as f32, not as "
-             << argument.getType() << "; operands are extended before it";
+             << argument.getType()
+             << "; operands are converted to f32 before the region";
   return success();
 }
 
@@ -39,15 +40,15 @@ static LogicalResult verifyScalarOp(Operation &op, StringRef region) {
   if (!isScalarDialect && !isa<ParamOp>(op))
     return op.emitOpError("is not allowed in the scalar region '")
            << region
-           << "'; use ops of arith and math on single values, and an attribute "
-              "for what looks at neighbours";
+           << "'; use ops of arith and math on scalars, and attributes of the "
+              "op for anything that involves other elements";
   SmallVector<Type> types(op.getOperandTypes());
   llvm::append_range(types, op.getResultTypes());
   for (Type type : types)
     if (!type.isIntOrIndexOrFloat())
       return op.emitOpError("works on ")
              << type << " in the scalar region '" << region
-             << "'; use single values, the lowering makes vectors of them";
+             << "'; use scalars, which the lowering vectorizes";
   return success();
 }
 

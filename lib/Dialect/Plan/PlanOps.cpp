@@ -9,8 +9,8 @@
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
-#include "moec/Dialect/RowCodes.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
+#include "moec/Dialect/RowQuantization.h"
 #include "moec/Dialect/SlotSums.h"
 
 using namespace mlir;
@@ -102,8 +102,8 @@ LogicalResult TensorOp::verify() {
   if (getRole() != Role::Weight &&
       !cast<MemRefType>(getTensor().getType()).getLayout().isIdentity())
     return emitOpError("'") << getName()
-                            << "' has gaps between its rows, which weights "
-                               "alone may have; remove the layout";
+                            << "' has gaps between its rows, which only "
+                               "weights may have; remove the layout";
   if (getRole() == Role::Weight && getRows())
     return emitOpError("'") << getName()
                             << "' is a weight, whose shape must be static; "
@@ -121,15 +121,15 @@ LogicalResult TensorOp::verify() {
 
 LogicalResult BufferOp::verify() {
   if (IntegerAttr slot = getSlotAttr(); slot && slot.getInt() < 0)
-    return emitOpError("'") << getName() << "' has slot " << slot.getInt()
-                            << "; slots are numbered from 0, and no 'slot' "
-                               "means that none is assigned yet";
+    return emitOpError("'")
+           << getName() << "' has slot " << slot.getInt()
+           << "; slots are numbered from 0 and assigned by plan-assign-slots";
   if (failed(verifyMemory(*this, getName(), getBuffer(), getRows())))
     return failure();
   if (!cast<MemRefType>(getBuffer().getType()).getLayout().isIdentity())
     return emitOpError("'") << getName()
-                            << "' has gaps between its rows, which weights "
-                               "alone may have; remove the layout";
+                            << "' has gaps between its rows, which only "
+                               "weights may have; remove the layout";
   return success();
 }
 
@@ -190,8 +190,8 @@ static LogicalResult verifyColumns(StepOp step) {
        columns->front() % columns->back() == 0))
     return success();
   return step.emitOpError("has columns [")
-         << *columns << "]; give the first one, a multiple of how many there "
-         << "are, and that number";
+         << *columns << "]; give the first column, a multiple of the number of "
+         << "columns, and that number";
 }
 
 LogicalResult LaunchOp::verify() {
@@ -225,7 +225,7 @@ LogicalResult CollectiveOp::verify() {
         from.getShape().drop_front() != to.getShape().drop_front())
       return emitOpError("ins[")
              << i << "] is " << from << " and outs[" << i << "] is " << to
-             << "; they may differ in the first dimension alone";
+             << "; they may differ only in the first dimension";
     if (llvm::is_contained(getIns(), out))
       return emitOpError("reads and writes the same tensor; 'outs' must not be "
                          "among 'ins'");
@@ -233,9 +233,10 @@ LogicalResult CollectiveOp::verify() {
   if (failed(verifySlotSums(
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
           getIns(), getKind() != CollectiveKind::AllGather)) ||
-      failed(verifyRowCodes(
-          *this, {getUncoded(), getCoded().value_or(ArrayRef<int64_t>())},
-          getIns(), getOwned().value_or(ArrayRef<int64_t>()),
+      failed(verifyRowQuantization(
+          *this,
+          {getUnquantized(), getQuantized().value_or(ArrayRef<int64_t>())},
+          getIns(), getRouted().value_or(ArrayRef<int64_t>()),
           getKind() == CollectiveKind::AllGather)) ||
       failed(verifyColumns(*this)))
     return failure();
@@ -244,11 +245,11 @@ LogicalResult CollectiveOp::verify() {
        !llvm::all_of(getOuts(), [](Value out) {
          return isa_and_nonnull<BufferOp>(out.getDefiningOp());
        })))
-    return emitOpError("is 'to_results', which an all_gather of buffers may "
-                       "be; drop it");
+    return emitOpError("is 'to_results', which only an all_gather of buffers "
+                       "may be; remove it");
   if (getColumns() && !getRows())
     return emitOpError("has 'columns' without 'sums_of'; give 'sums_of' too, "
-                       "or drop them");
+                       "or remove 'columns'");
   if (getColumns() &&
       cast<MemRefType>(getIns().front().getType()).getDimSize(1) %
               getColumns()->back() !=
@@ -256,12 +257,12 @@ LogicalResult CollectiveOp::verify() {
     return emitOpError("has ")
            << getColumns()->back() << " columns of "
            << cast<MemRefType>(getIns().front().getType()).getDimSize(1)
-           << "; give a number that divides these";
-  return verifyRowOwners(*this,
-                         {getOwners(), getIds(),
-                          getOwned().value_or(ArrayRef<int64_t>()),
-                          getExpertsPerOwner()},
-                         getIns(), getNumIds(getKind()));
+           << "; give a number that divides them";
+  return verifyRowDestinations(*this,
+                               {getDestinations(), getIds(),
+                                getRouted().value_or(ArrayRef<int64_t>()),
+                                getExpertsPerRank()},
+                               getIns(), getNumIds(getKind()));
 }
 
 size_t CollectiveOp::getNumIds(CollectiveKind kind) {
@@ -279,13 +280,13 @@ size_t CollectiveOp::getNumIds(CollectiveKind kind) {
 SmallVector<Value> CollectiveOp::getRead() {
   SmallVector<Value> read(getIns());
   llvm::append_range(read, getIds());
-  if (getOwners())
-    read.push_back(getOwners());
+  if (getDestinations())
+    read.push_back(getDestinations());
   llvm::append_range(
       read, SlotSums{getRows(), getPosition(), getAddend(), getNumValidTokens()}
                 .getValues());
-  if (getUncoded())
-    read.push_back(getUncoded());
+  if (getUnquantized())
+    read.push_back(getUnquantized());
   return read;
 }
 
@@ -297,9 +298,10 @@ bool CollectiveOp::isFollowed() {
 }
 
 LaunchOp CollectiveOp::getReplacedLaunch() {
-  if ((!getRows() && !getUncoded()) || isFollowed())
+  if ((!getRows() && !getUnquantized()) || isFollowed())
     return nullptr;
-  Value made = getIns()[getUncoded() ? size_t(getCoded()->front()) : size_t(0)];
+  Value made =
+      getIns()[getUnquantized() ? size_t(getQuantized()->front()) : size_t(0)];
   for (Operation *op = (*this)->getPrevNode(); op; op = op->getPrevNode())
     if (auto launch = dyn_cast<LaunchOp>(op);
         launch && llvm::is_contained(launch.getOuts(), made))
@@ -312,7 +314,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
       *this, getKernelAttr());
   if (!kernel)
     return emitOpError("launches '")
-           << getKernel() << "', which is no kernel of the module";
+           << getKernel() << "', which is not a kernel of the module";
   if (isa<KernelOp>(*kernel))
     return failure(
         failed(verifyOperandTypes(*this, kernel, kernel.getArgumentTypes(), 0,
@@ -335,8 +337,8 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError(getColumns() ? "has 'columns', but "
                                     : "has no 'columns', but ")
            << getKernel()
-           << (getColumns() ? " is for all of them; drop these"
-                            : " is told the first one; give them");
+           << (getColumns() ? " computes all columns; remove 'columns'"
+                            : " takes the first column; give 'columns'");
   return failure(
       failed(verifyOperandTypes(*this, kernel,
                                 arguments.take_front(getIns().size()), 0,
@@ -381,8 +383,9 @@ LogicalResult KernelOp::verify() {
                            StringRef list) -> LogicalResult {
     for (auto [index, type] : llvm::enumerate(types))
       if (!isa<RankedTensorType>(type))
-        return emitOpError() << list << " " << index << " is " << type
-                             << "; a kernel takes and makes ranked tensors";
+        return emitOpError()
+               << list << " " << index << " is " << type
+               << "; a kernel's arguments and results are ranked tensors";
     return success();
   };
   if (failed(verifyTensors(getArgumentTypes(), "argument")) ||

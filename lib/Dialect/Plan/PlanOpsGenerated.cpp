@@ -1,5 +1,4 @@
-//===- PlanOpsGenerated.cpp - the generated half of the plan ops -*- C++
-//-*-===//
+//===- PlanOpsGenerated.cpp - generated half of plan's ops ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -46,7 +46,7 @@ public:
              << maxTokens << "'";
     if (nextTokens != maxTokens + 1)
       return program.emitOpError("has variants for 0 to ")
-             << nextTokens - 1 << " tokens only; the last must reach "
+             << nextTokens - 1 << " tokens only; the last variant must reach "
              << "'max_tokens' = " << maxTokens;
     return success();
   }
@@ -60,7 +60,7 @@ private:
   LogicalResult verifyInPlace(TensorOp tensor);
   LogicalResult verifyCollective(CollectiveOp op,
                                  llvm::DenseSet<Value> &written);
-  LogicalResult verifyPiece(CollectiveOp op);
+  LogicalResult verifyChunk(CollectiveOp op);
   /// A launch or a collective.
   template <typename StepOp>
   LogicalResult verifyStep(StepOp step, llvm::DenseSet<Value> &written,
@@ -119,11 +119,10 @@ LogicalResult ProgramVerifier::verifyMemory(Operation *op, StringRef name,
                                             std::optional<ExprAttr> rows) {
   auto [entry, isNew] = names.try_emplace(name, op);
   if (!isNew) {
-    InFlightDiagnostic diag = op->emitOpError("'")
-                              << name
-                              << "' is the name of another tensor or buffer "
-                                 "too; give each its own";
-    diag.attachNote(entry->second->getLoc()) << "the other is here";
+    InFlightDiagnostic diag =
+        op->emitOpError("'")
+        << name << "' also names another tensor or buffer; use distinct names";
+    diag.attachNote(entry->second->getLoc()) << "the other one is here";
     return diag;
   }
   if (!rows)
@@ -147,12 +146,12 @@ LogicalResult ProgramVerifier::verifyInPlace(TensorOp tensor) {
   auto weight = dyn_cast_or_null<TensorOp>(names.lookup(*tensor.getInPlace()));
   if (!weight || weight.getRole() != Role::Weight)
     return tensor.emitOpError("'")
-           << tensor.getName() << "' is in place of '" << *tensor.getInPlace()
-           << "', which is no weight above it";
+           << tensor.getName() << "' has 'in_place' '" << *tensor.getInPlace()
+           << "', which is not a weight above it";
   if (!overwritten.try_emplace(weight.getTensor(), tensor).second)
     return tensor.emitOpError("'")
-           << tensor.getName() << "' is the second one in place of '"
-           << weight.getName() << "'; give it memory of its own";
+           << tensor.getName() << "' is the second tensor in the memory of '"
+           << weight.getName() << "'; remove 'in_place'";
   auto getBits = [](TensorOp op) {
     auto type = cast<MemRefType>(op.getTensor().getType());
     return type.getNumElements() * type.getElementTypeBitWidth();
@@ -162,7 +161,7 @@ LogicalResult ProgramVerifier::verifyInPlace(TensorOp tensor) {
     return tensor.emitOpError("'")
            << tensor.getName() << "' of type " << tensor.getTensor().getType()
            << " does not fill '" << weight.getName() << "' of type " << type
-           << "; give it memory of its own";
+           << "; remove 'in_place'";
   return success();
 }
 
@@ -186,9 +185,8 @@ LogicalResult ProgramVerifier::verifyStep(StepOp launch,
     TensorOp by = overwritten.lookup(operand);
     if (by && (!prepares || written.contains(by.getTensor()) ||
                llvm::is_contained(launch.getOuts(), by.getTensor())))
-      return launch.emitOpError("takes a weight that '")
-             << by.getName() << "' overwrites; let it take '" << by.getName()
-             << "'";
+      return launch.emitOpError("reads a weight that '")
+             << by.getName() << "' overwrites; read '" << by.getName() << "'";
   }
   bool readsIns = true;
   if constexpr (std::is_same_v<StepOp, CollectiveOp>)
@@ -201,13 +199,13 @@ LogicalResult ProgramVerifier::verifyStep(StepOp launch,
     if (tensor && tensor.getRole() == Role::Prepared && !prepares)
       return launch.emitOpError("writes '")
              << tensor.getName()
-             << "', which is prepared once for all runs; write a buffer";
+             << "', which is prepared once for all runs; write to a buffer";
     if (tensor && tensor.getRole() != Role::Output &&
         tensor.getRole() != Role::Prepared)
       return launch.emitOpError("writes '")
              << tensor.getName() << "', the caller's "
              << stringifyRole(tensor.getRole())
-             << "; write a buffer or an output";
+             << "; write to a buffer or an output";
     written.insert(out);
   }
   return success();
@@ -215,8 +213,8 @@ LogicalResult ProgramVerifier::verifyStep(StepOp launch,
 
 LogicalResult ProgramVerifier::verifyPrepare(PrepareOp prepare) {
   if (hasPrepare)
-    return prepare.emitOpError("is the second one; put all launches into one "
-                               "'plan.prepare'");
+    return prepare.emitOpError(
+        "is the second 'plan.prepare'; put all launches into one");
   hasPrepare = true;
   for (Operation &op : prepare.getBody().front()) {
     auto launch = cast<LaunchOp>(op);
@@ -224,8 +222,9 @@ LogicalResult ProgramVerifier::verifyPrepare(PrepareOp prepare) {
       auto tensor = operand.getDefiningOp<TensorOp>();
       if (!tensor || (tensor.getRole() != Role::Weight &&
                       tensor.getRole() != Role::Prepared))
-        return launch.emitOpError("prepares weights, before any run: it takes "
-                                  "weights and prepared tensors only, not the ")
+        return launch.emitOpError(
+                   "prepares weights before any run, so it reads only weights "
+                   "and prepared tensors, not the ")
                << (tensor ? stringifyRole(tensor.getRole()) : "buffer") << " '"
                << (tensor ? tensor.getName()
                           : operand.getDefiningOp<BufferOp>().getName())
@@ -275,8 +274,8 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
   if (ranks < 2)
     return op.emitOpError("is over axis '")
            << stringifyAxis(op.getAxis())
-           << "', which has one rank; give the program a 'mesh' that has more, "
-              "or drop the collective";
+           << "', which has one rank; give the program a 'mesh' with more "
+              "ranks, or remove the collective";
   int64_t toOne = op.getKind() == CollectiveKind::ReduceScatter ? ranks : 1;
   int64_t toAll = op.getKind() == CollectiveKind::AllGather ? ranks : 1;
   for (auto [i, in, out] : llvm::enumerate(op.getIns(), op.getOuts()))
@@ -288,12 +287,12 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
       return op.emitOpError("ins[")
              << i << "] has " << getRows(in).str() << " rows and outs[" << i
              << "] " << getRows(out).str() << "; " << ranks
-             << " ranks make that " << (toOne > 1 ? "one of " : "")
+             << " ranks turn that into " << (toOne > 1 ? "one of " : "")
              << (toOne > 1 ? toOne : toAll)
              << (toOne > 1 ? "" : " times as many");
     }
   // The rows of one rank, then those of all ranks.
-  size_t first = op.getOwned() ? size_t(op.getOwned()->front()) : 0;
+  size_t first = op.getRouted() ? size_t(op.getRouted()->front()) : 0;
   SmallVector<Value> moved{op.getIns()[first]};
   if (toOne > 1)
     moved.insert(moved.begin(), op.getOuts()[first]);
@@ -301,18 +300,19 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
     if (!(getRows(ids) == getRows(like)))
       return op.emitOpError("has 'ids' of ")
              << getRows(ids).str() << " rows for " << getRows(like).str()
-             << " rows that are moved; give the ids of those";
+             << " moved rows; give the ids of the moved rows";
   for (Value ofRow : {op.getPosition(), op.getAddend()})
     if (ofRow && !(getRows(ofRow) == getRows(op.getIns().front())))
       return op.emitOpError("has a 'position' or 'addend' of ")
              << getRows(ofRow).str() << " rows for sums of "
              << getRows(op.getIns().front()).str() << "; give one row for each";
-  if (Value uncoded = op.getUncoded()) {
-    Value codes = op.getIns()[size_t(op.getCoded()->front())];
-    if (!(getRows(uncoded) == getRows(codes)))
-      return op.emitOpError("has 'codes_of' ")
-             << getRows(uncoded).str() << " rows for " << getRows(codes).str()
-             << " rows of codes; give the rows of these";
+  if (Value unquantized = op.getUnquantized()) {
+    Value values = op.getIns()[size_t(op.getQuantized()->front())];
+    if (!(getRows(unquantized) == getRows(values)))
+      return op.emitOpError("has 'unquantized' with ")
+             << getRows(unquantized).str() << " rows for "
+             << getRows(values).str()
+             << " rows of quantized values; give the rows that these come from";
   }
   // For a chunk that others follow, the sums are not in memory yet.
   size_t numIns = op.isFollowed() ? op.getIns().size() : 0;
@@ -320,20 +320,20 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
   for (Value read : ArrayRef(allRead).drop_front(numIns))
     if (failed(verifyRead(op, read, written)))
       return failure();
-  if (failed(verifyPiece(op)))
+  if (failed(verifyChunk(op)))
     return failure();
   if (op.getRows() && !op.isFollowed() && !op.getReplacedLaunch())
-    return op.emitOpError("has 'sums_of', but no launch before it makes the "
-                          "sums; drop 'sums_of'");
-  if (op.getUncoded() && !op.getReplacedLaunch())
-    return op.emitOpError("has 'codes_of', but no launch before it makes the "
-                          "codes; drop 'codes_of'");
+    return op.emitOpError("has 'sums_of', but no earlier launch makes the "
+                          "sums; remove 'sums_of'");
+  if (op.getUnquantized() && !op.getReplacedLaunch())
+    return op.emitOpError("has 'unquantized', but no earlier launch makes the "
+                          "quantized values; remove 'unquantized'");
   return verifyStep(op, written, /*prepares=*/false);
 }
 
 /// Verifies that the chunks of a collective are consecutive among the
 /// collectives of their variant.
-LogicalResult ProgramVerifier::verifyPiece(CollectiveOp op) {
+LogicalResult ProgramVerifier::verifyChunk(CollectiveOp op) {
   auto getNext = [](CollectiveOp op, bool isForward) {
     Operation *next = op;
     do
@@ -347,22 +347,25 @@ LogicalResult ProgramVerifier::verifyPiece(CollectiveOp op) {
   auto isOther = [&](CollectiveOp other, int64_t first) {
     return !other || other->getOperands() != op->getOperands() ||
            other.getKind() != op.getKind() || other.getAxis() != op.getAxis() ||
-           other.getOwnedAttr() != op.getOwnedAttr() ||
-           other.getExpertsPerOwnerAttr() != op.getExpertsPerOwnerAttr() ||
+           other.getRoutedAttr() != op.getRoutedAttr() ||
+           other.getExpertsPerRankAttr() != op.getExpertsPerRankAttr() ||
            !other.getColumns() ||
            *other.getColumns() != ArrayRef<int64_t>{first, columns.back()};
   };
   int64_t before = columns.front() - columns.back();
   int64_t behind = columns.front() + columns.back();
   if (columns.front() > 0 && isOther(getNext(op, /*isForward=*/false), before))
-    return op.emitOpError("is of columns from ")
-           << columns.front() << " on, but the collective before it is not the "
-           << "same of the " << columns.back() << " columns before; give all "
-           << "of them, in order";
+    return op.emitOpError("moves columns from ")
+           << columns.front()
+           << " on, but the collective before it does not move the "
+           << "previous " << columns.back()
+           << " columns of the same rows; move all "
+           << "columns, in order";
   if (op.isFollowed() && isOther(getNext(op, /*isForward=*/true), behind))
-    return op.emitOpError("is of columns up to ")
-           << behind << ", but the collective behind it is not the same of the "
-           << columns.back() << " columns behind; give all of them, in order";
+    return op.emitOpError("moves columns up to ")
+           << behind << ", but the collective after it does not move the next "
+           << columns.back()
+           << " columns of the same rows; move all columns, in order";
   return success();
 }
 
@@ -386,7 +389,7 @@ LogicalResult ProgramOp::verifyRegions() {
 
 static LogicalResult emitNotAfterLaunch(LaunchOp launch) {
   return launch.emitOpError("is dependent, but the step before it on stream ")
-         << launch.getStream() << " is no launch; drop 'dependent'";
+         << launch.getStream() << " is not a launch; remove 'dependent'";
 }
 
 LogicalResult PrepareOp::verifyRegions() {
@@ -407,8 +410,9 @@ LogicalResult PrepareOp::verifyRegions() {
 LogicalResult VariantOp::verify() {
   int64_t min = getMinTokens(), max = getMaxTokens();
   if (min < 0 || max < min)
-    return emitOpError("serves ") << min << " to " << max
-                                  << " tokens; write a range like '0 to 16384'";
+    return emitOpError("serves ")
+           << min << " to " << max
+           << " tokens; write an ascending range, as in '0 to 16384'";
   return success();
 }
 
@@ -448,8 +452,7 @@ LogicalResult VariantOp::verifyRegions() {
     // Only stream 0, the caller's, starts without a wait.
     if (!started.contains(stream))
       return op.emitOpError("is the first step of stream ")
-             << stream
-             << "; let that stream wait for an event of another one before";
+             << stream << "; put a 'plan.wait' on that stream first";
   }
   return success();
 }

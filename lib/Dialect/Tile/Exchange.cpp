@@ -11,8 +11,8 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
-#include "moec/Dialect/RowCodes.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
+#include "moec/Dialect/RowQuantization.h"
 #include "moec/Dialect/SlotSums.h"
 #include "moert/PeerHeap.h"
 
@@ -43,19 +43,18 @@ static LogicalResult verifyPair(ExchangeOp op, size_t i, int64_t ranks) {
       (!from.isDynamicDim(0) && from.getDimSize(0) % toOne != 0) ||
       (!to.isDynamicDim(0) && to.getDimSize(0) % toAll != 0) ||
       getRows(from, toOne) != getRows(to, toAll))
-    return op.emitOpError("ins[")
-           << i << "] is " << from << " and outs[" << i << "] is " << to
-           << "; with " << ranks
-           << " heaps they may differ in the first dimension alone, as the "
-              "kind says";
+    return op.emitOpError("ins[") << i << "] is " << from << " and outs[" << i
+                                  << "] is " << to << "; with " << ranks
+                                  << " heaps they may differ only in the first "
+                                     "dimension, as the kind requires";
   Type element = from.getElementType();
   if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
     return op.emitOpError("ins[") << i << "] has elements of type " << element
-                                  << "; whole bytes are moved";
+                                  << "; only whole bytes are moved";
   if (!gathers && !element.isF32() && !element.isBF16() && !element.isF16())
     return op.emitOpError("ins[")
            << i << "] has elements of type " << element
-           << ", which are not summed; f32, bf16 and f16 are";
+           << ", which cannot be summed; f32, bf16 and f16 can";
   return success();
 }
 
@@ -70,17 +69,18 @@ MemRefType ExchangeOp::getMovedType(size_t index) {
 /// Verifies the quantization that the kernel does itself.
 static LogicalResult verifyQuant(ExchangeOp op) {
   moe::QuantAttr quant = op.getQuantAttr();
-  if (bool(quant) != bool(op.getUncoded()))
-    return op.emitOpError("has one of 'codes_of' and 'by'; give both, or drop "
-                          "them");
+  if (bool(quant) != bool(op.getUnquantized()))
+    return op.emitOpError(
+        "has one of 'unquantized' and 'by'; give both or neither");
   if (!quant)
     return success();
-  ArrayRef<int64_t> coded = *op.getCoded();
+  ArrayRef<int64_t> quantized = *op.getQuantized();
   auto type = [&](int64_t pair) {
-    return cast<MemRefType>(op.getIns()[size_t(coded[size_t(pair)])].getType());
+    return cast<MemRefType>(
+        op.getIns()[size_t(quantized[size_t(pair)])].getType());
   };
-  std::optional<int64_t> group = RowCodes::getGroup(type(0), type(1));
-  bool areRows = RowCodes::areRows(type(0), type(1));
+  std::optional<int64_t> group = RowQuantization::getGroup(type(0), type(1));
+  bool areRows = RowQuantization::areRows(type(0), type(1));
   bool isOfThese = quant.getGranularity() == moe::Granularity::Token
                        ? areRows
                        : quant.getGranularity() == moe::Granularity::Group &&
@@ -89,7 +89,7 @@ static LogicalResult verifyQuant(ExchangeOp op) {
       moe::getMemoryType(quant) == type(0).getElementType())
     return success();
   InFlightDiagnostic error = op.emitOpError("quantizes by ")
-                             << quant << "; give one that is dynamic, of "
+                             << quant << "; give a dynamic quantization to "
                              << type(0).getElementType() << " with f32";
   if (group)
     error << " for groups of [1, " << *group << "]";
@@ -106,7 +106,7 @@ LogicalResult ExchangeOp::verify() {
   if (getIns().empty() || getIns().size() != getOuts().size())
     return emitOpError("has ")
            << getIns().size() << " ins and " << getOuts().size()
-           << " outs; give one of outs for each of ins, at least one";
+           << " outs; give one or more ins and as many outs";
   for (Value heap : getHeaps()) {
     auto type = cast<MemRefType>(heap.getType());
     if (type.getRank() != 1 || !type.isDynamicDim(0))
@@ -116,33 +116,35 @@ LogicalResult ExchangeOp::verify() {
   for (size_t i = 0; i < getIns().size(); ++i)
     if (failed(verifyPair(*this, i, ranks)))
       return failure();
-  if (failed(verifyRowOwners(
+  if (failed(verifyRowDestinations(
           *this,
-          {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>()),
-           getExpertsPerOwner()},
+          {getDestinations(), getIds(),
+           getRouted().value_or(ArrayRef<int64_t>()), getExpertsPerRank()},
           getIns(), plan::CollectiveOp::getNumIds(getKind()))))
     return failure();
   if (failed(verifySlotSums(
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
           getIns(), getKind() != plan::CollectiveKind::AllGather)))
     return failure();
-  if (failed(verifyRowCodes(
-          *this, {getUncoded(), getCoded().value_or(ArrayRef<int64_t>())},
-          getIns(), getOwned().value_or(ArrayRef<int64_t>()),
+  if (failed(verifyRowQuantization(
+          *this,
+          {getUnquantized(), getQuantized().value_or(ArrayRef<int64_t>())},
+          getIns(), getRouted().value_or(ArrayRef<int64_t>()),
           getKind() == plan::CollectiveKind::AllGather)) ||
       failed(verifyQuant(*this)))
     return failure();
   if (getToResults() && getKind() != plan::CollectiveKind::AllGather)
-    return emitOpError("is 'to_results', which an all_gather may be; drop it");
+    return emitOpError(
+        "is 'to_results', which only an all_gather may be; remove it");
   if (getFirstColumn() && !getRows())
     return emitOpError("has 'first_column' without 'sums_of'; give 'sums_of' "
-                       "too, or drop it");
+                       "too, or remove 'first_column'");
   // The ids may be gathered too.
   llvm::SmallPtrSet<Value, 16> seen;
   for (OperandRange values : {getIns(), getOuts(), getHeaps()})
     for (Value value : values)
       if (!seen.insert(value).second)
-        return emitOpError("names one memref twice; give each operand one of "
-                           "its own");
+        return emitOpError(
+            "uses one memref twice; give each operand its own memref");
   return success();
 }

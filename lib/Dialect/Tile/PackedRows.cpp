@@ -54,7 +54,7 @@ static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
   if (type != getType(other))
     return op->emitOpError("has '")
            << otherName << "' of type " << getType(other) << " for '" << name
-           << "' of type " << type << "; give one of the same type";
+           << "' of type " << type << "; give both the same type";
   return success();
 }
 
@@ -63,19 +63,19 @@ static LogicalResult verifyApart(Operation *op) {
   llvm::SmallPtrSet<Value, 16> seen;
   for (Value value : op->getOperands())
     if (!seen.insert(value).second)
-      return op->emitOpError("names one memref twice; give each operand one of "
-                             "its own");
+      return op->emitOpError(
+          "uses one memref twice; give each operand its own memref");
   return success();
 }
 
 LogicalResult RouteRowsOp::verify() {
-  MemRefType ids = getType(getIds()), owners = getType(getOwners());
+  MemRefType ids = getType(getIds()), destinations = getType(getDestinations());
   if (ids.getRank() != 2 || !ids.isDynamicDim(0) || ids.isDynamicDim(1))
     return emitOpError("has 'ids' of type ")
            << ids << "; give tokens x top_k of i32";
-  if (owners.getRank() != 1 || owners.isDynamicDim(0))
-    return emitOpError("has 'owners' of type ")
-           << owners << "; give one i32 per expert";
+  if (destinations.getRank() != 1 || destinations.isDynamicDim(0))
+    return emitOpError("has 'destinations' of type ")
+           << destinations << "; give one i32 per expert";
   if (Value valid = getNumValidTokens();
       valid && getType(valid).getShape() != ArrayRef<int64_t>{1})
     return emitOpError("has 'num_valid_tokens' of type ")
@@ -91,7 +91,7 @@ LogicalResult PackRowsOp::verify() {
     return emitOpError("has ")
            << getIns().size() << " ins, " << getOuts().size() << " outs and "
            << getPacked().size()
-           << " packed; give one of each for each of ins, at least one";
+           << " packed; give one or more ins and as many outs and packed";
   for (auto [in, out, packed] : llvm::zip(getIns(), getOuts(), getPacked()))
     if (failed(verifyRows(*this, "ins", in, "outs", out)) ||
         failed(verifyRows(*this, "ins", in, "packed", packed)))
@@ -109,7 +109,7 @@ LogicalResult SumPackedRowsOp::verify() {
   Type element = getType(getInput()).getElementType();
   if (!element.isF32() && !element.isBF16() && !element.isF16())
     return emitOpError("has elements of type ")
-           << element << ", which are not summed; f32, bf16 and f16 are";
+           << element << ", which cannot be summed; f32, bf16 and f16 can";
   if (failed(verifyRoutes(*this, getPositions(), getCounts())) ||
       failed(verifyHeader(*this, getHeader())))
     return failure();

@@ -15,7 +15,7 @@ using namespace moec;
 ParseResult tile::parseScheduleOperands(
     OpAsmParser &parser, OptionalOperand &ids, Type &idsType,
     OptionalOperand &signals, Type &signalsType, OptionalOperand &awaits,
-    Type &awaitsType, OptionalOperand &tickets, Type &ticketsType) {
+    Type &awaitsType, OptionalOperand &tileCounter, Type &tileCounterType) {
   struct {
     StringRef name;
     OptionalOperand &operand;
@@ -23,7 +23,7 @@ ParseResult tile::parseScheduleOperands(
   } known[] = {{"ids", ids, idsType},
                {"signals", signals, signalsType},
                {"awaits", awaits, awaitsType},
-               {"tickets", tickets, ticketsType}};
+               {"tile_counter", tileCounter, tileCounterType}};
   return parser.parseCommaSeparatedList([&]() -> ParseResult {
     SMLoc loc = parser.getCurrentLocation();
     StringRef name;
@@ -38,20 +38,20 @@ ParseResult tile::parseScheduleOperands(
                      parser.parseOperand(operand.emplace()) ||
                      parser.parseColonType(type));
     }
-    return parser.emitError(loc)
-           << "'" << name
-           << "' is no operand for a schedule; there are ids, signals, awaits, "
-              "tickets";
+    return parser.emitError(loc) << "'" << name
+                                 << "' is not an operand of 'schedule'; there "
+                                    "are ids, signals, awaits, tile_counter";
   });
 }
 
 void tile::printScheduleOperands(OpAsmPrinter &printer, Operation *, Value ids,
                                  Type, Value signals, Type, Value awaits, Type,
-                                 Value tickets, Type) {
-  SmallVector<std::pair<StringRef, Value>> operands{{"ids", ids},
-                                                    {"signals", signals},
-                                                    {"awaits", awaits},
-                                                    {"tickets", tickets}};
+                                 Value tileCounter, Type) {
+  SmallVector<std::pair<StringRef, Value>> operands{
+      {"ids", ids},
+      {"signals", signals},
+      {"awaits", awaits},
+      {"tile_counter", tileCounter}};
   llvm::erase_if(operands, [](const auto &entry) { return !entry.second; });
   llvm::interleaveComma(operands, printer, [&](const auto &entry) {
     printer << entry.first << " = " << entry.second << " : "

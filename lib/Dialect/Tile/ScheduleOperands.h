@@ -17,16 +17,18 @@ namespace moec::tile {
 using OptionalOperand = std::optional<mlir::OpAsmParser::UnresolvedOperand>;
 
 /// Syntax of the present ones of four operands:
-/// `ids = %i : memref<?x8xi32>, tickets = %c : memref<1xi32>`.
-mlir::ParseResult parseScheduleOperands(
-    mlir::OpAsmParser &parser, OptionalOperand &ids, mlir::Type &idsType,
-    OptionalOperand &signals, mlir::Type &signalsType, OptionalOperand &awaits,
-    mlir::Type &awaitsType, OptionalOperand &tickets, mlir::Type &ticketsType);
+/// `ids = %i : memref<?x8xi32>, tile_counter = %c : memref<1xi32>`.
+mlir::ParseResult
+parseScheduleOperands(mlir::OpAsmParser &parser, OptionalOperand &ids,
+                      mlir::Type &idsType, OptionalOperand &signals,
+                      mlir::Type &signalsType, OptionalOperand &awaits,
+                      mlir::Type &awaitsType, OptionalOperand &tileCounter,
+                      mlir::Type &tileCounterType);
 void printScheduleOperands(mlir::OpAsmPrinter &printer, mlir::Operation *op,
                            mlir::Value ids, mlir::Type idsType,
                            mlir::Value signals, mlir::Type signalsType,
                            mlir::Value awaits, mlir::Type awaitsType,
-                           mlir::Value tickets, mlir::Type ticketsType);
+                           mlir::Value tileCounter, mlir::Type tileCounterType);
 
 } // namespace moec::tile
 

@@ -60,11 +60,32 @@ GroupRowsAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t min,
                       int64_t max) {
   if (min < 1 || max < 1)
     return emitError() << "goes from 'min' " << min << " to 'max' " << max
-                       << "; 1 row or more is accepted at either end";
+                       << "; both ends must be at least 1";
   if (max < min)
     return emitError() << "goes from 'min' " << min << " to 'max' " << max
-                       << ", which no group is between; give a 'max' of at "
-                          "least that 'min'";
+                       << ", an empty range; give a 'max' of at least 'min'";
+  return success();
+}
+
+LogicalResult SumOrderAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   SumUnit unit, int64_t k, int64_t shuffled,
+                                   int64_t splits, int64_t adjacent,
+                                   int64_t promoted) {
+  for (auto [name, value] :
+       {std::pair<StringRef, int64_t>{"k", k}, {"splits", splits}})
+    if (value < 1)
+      return emitError() << "'" << name << "' is " << value
+                         << "; it must be at least 1";
+  for (auto [name, value] :
+       {std::pair<StringRef, int64_t>{"shuffled", shuffled},
+        {"adjacent", adjacent},
+        {"promoted", promoted}})
+    if (value < 0)
+      return emitError() << "'" << name << "' is " << value
+                         << "; it must be at least 0";
+  if (unit == SumUnit::Fma && k != 1)
+    return emitError() << "'k' is " << k
+                       << ", but an FMA adds one product; give 1";
   return success();
 }
 

@@ -18,6 +18,7 @@ using namespace moec;
 using namespace moec::tile;
 
 #include "dialects/Tile/TileConfigInterface.cpp.inc"
+#include "dialects/Tile/TileEnums.cpp.inc"
 
 bool ConfigField::isDefault() const {
   if (const auto *numbers = std::get_if<SmallVector<int64_t>>(&value))
@@ -47,10 +48,16 @@ ConfigAttr tile::getEmptyConfig(MLIRContext *context, StringRef schedule) {
   return findAmong<
 #define GET_ATTRDEF_LIST
 #include "dialects/Tile/TileAttrs.cpp.inc"
-      ,
-#define GET_ATTRDEF_LIST
-#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
       >(context, schedule);
+}
+
+ConfigAttr tile::withFlag(ConfigAttr config, StringRef name, bool value) {
+  SmallVector<ConfigField> fields = config.getFields();
+  for (ConfigField &field : fields)
+    if (field.name == name)
+      field.value = value;
+  return config.withFields(
+      fields, [&] { return emitError(UnknownLoc::get(config.getContext())); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -87,7 +94,7 @@ Attribute tile::parseConfig(AsmParser &parser, ConfigAttr empty) {
         fields, [&](const ConfigField &known) { return known.name == name; });
     if (field == fields.end()) {
       InFlightDiagnostic diagnostic = parser.emitError(loc);
-      diagnostic << "'" << name << "' is no field of " << empty.getSchedule()
+      diagnostic << "'" << name << "' is not a field of " << empty.getSchedule()
                  << "; it has ";
       if (fields.empty())
         diagnostic << "none";
@@ -149,22 +156,8 @@ tile::verifyConfig(llvm::function_ref<InFlightDiagnostic()> emitError,
     for (auto [i, number] : llvm::enumerate(*numbers))
       if (number <= (i ? (*numbers)[i - 1] : 0) || number > highest)
         return emitError() << "'" << field.name << "' has " << number
-                           << " at index " << i << "; heights from 1 to "
+                           << " at index " << i << "; values from 1 to "
                            << highest << ", ascending, are accepted";
   }
   return success();
-}
-
-//===----------------------------------------------------------------------===//
-// sm90.contract
-//===----------------------------------------------------------------------===//
-
-ConfigAttr Sm90ContractAttr::withQueue(bool queue) const {
-  return get(getContext(), getTileRows(), getTileColumns(), getStep(),
-             getStages(), getL2Rows(), getMapRows(), getRowsOnM(), queue);
-}
-
-ConfigAttr Sm90ContractAttr::withMapRows(bool mapRows) const {
-  return get(getContext(), getTileRows(), getTileColumns(), getStep(),
-             getStages(), getL2Rows(), mapRows, getRowsOnM(), getQueue());
 }

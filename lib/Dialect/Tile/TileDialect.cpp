@@ -1,4 +1,4 @@
-//===- TileDialect.cpp - registration of the tile dialect -*- C++ -*-===//
+//===- TileDialect.cpp - registration of the tile dialect -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,22 +20,10 @@ using namespace moec::tile;
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Tile/TileAttrs.cpp.inc"
 
-// Both files define a parser and a printer of these names.
-#define generatedAttributeParser parseExchangeAttribute
-#define generatedAttributePrinter printExchangeAttribute
-#define GET_ATTRDEF_CLASSES
-#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
-#undef generatedAttributeParser
-#undef generatedAttributePrinter
-
 void TileDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/Tile/TileAttrs.cpp.inc"
-      >();
-  addAttributes<
-#define GET_ATTRDEF_LIST
-#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST
@@ -47,18 +35,6 @@ void TileDialect::initialize() {
       >();
 }
 
-/// Parses the rest of the attribute with this mnemonic; no value if none of
-/// `Attrs` has it.
-template <typename... Attrs>
-static std::optional<Attribute> parseAmong(DialectAsmParser &parser,
-                                           StringRef mnemonic, Type type) {
-  std::optional<Attribute> parsed;
-  ((mnemonic == Attrs::getMnemonic() &&
-    (parsed = Attrs::parse(parser, type), true)) ||
-   ...);
-  return parsed;
-}
-
 Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
                                       Type type) const {
   SMLoc loc = parser.getCurrentLocation();
@@ -68,24 +44,16 @@ Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
       generatedAttributeParser(parser, &mnemonic, type, attribute);
   if (result.has_value())
     return attribute;
-  // The parser has consumed the mnemonic.
-  if (std::optional<Attribute> parsed = parseAmong<
-#define GET_ATTRDEF_LIST
-#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
-          >(parser, mnemonic, type))
-    return *parsed;
-  (void)parseExchangeAttribute;
   InFlightDiagnostic diagnostic = parser.emitError(loc);
-  diagnostic << "'#tile." << mnemonic << "' is no attribute of the dialect";
+  diagnostic << "'#tile." << mnemonic << "' is not an attribute of the dialect";
   if (mnemonic == "config")
-    diagnostic << "; each schedule has its own, as in '#tile.sm90_contract<"
-                  "tile_rows = [16], tile_columns = 64>' for what "
-                  "'schedule = \"sm90.contract\"' was";
+    diagnostic << "; each schedule has its own, such as "
+                  "'#tile.gpu_gemv<block_m = 8, threads = 128>' "
+                  "in place of 'schedule = \"gpu.gemv\"'";
   return {};
 }
 
 void TileDialect::printAttribute(Attribute attribute,
                                  DialectAsmPrinter &printer) const {
-  if (failed(generatedAttributePrinter(attribute, printer)))
-    (void)printExchangeAttribute(attribute, printer);
+  (void)generatedAttributePrinter(attribute, printer);
 }

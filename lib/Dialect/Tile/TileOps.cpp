@@ -69,10 +69,9 @@ static LogicalResult verifyColumns(KernelOp kernel, Operation &op) {
   auto check = [&](auto phase, Value columns) -> LogicalResult {
     if (phase.getFirstColumn() != kernel.getFirstColumn() ||
         bool(phase.getFirstColumn()) != phase.getNumColumns().has_value())
-      return phase.emitOpError("has the one of 'first_column' and "
-                               "'num_columns' without the other, or a kernel "
-                               "whose argument ahead of the token count is "
-                               "another; give both and that one, or none");
+      return phase.emitOpError("needs both 'first_column' and 'num_columns', "
+                               "or neither; 'first_column' must be the "
+                               "kernel's argument before the token count");
     if (!phase.getNumColumns())
       return success();
     auto type = cast<MemRefType>(columns.getType());
@@ -80,23 +79,23 @@ static LogicalResult verifyColumns(KernelOp kernel, Operation &op) {
     if (count < 1 || type.getRank() != 2 || type.getDimSize(1) % count != 0)
       return phase.emitOpError("has num_columns = ")
              << count << " of " << type
-             << "; give a number that divides the columns";
+             << "; give a divisor of the number of columns";
     return success();
   };
-  if (auto contract = dyn_cast<ContractOp>(op))
-    return check(contract, contract.getResult());
+  if (auto gemm = dyn_cast<GemmOp>(op))
+    return check(gemm, gemm.getResult());
   if (auto exchange = dyn_cast<ExchangeOp>(op))
     return check(exchange, exchange.getIns().front());
   if (kernel.getFirstColumn())
-    return op.emitOpError("is in a kernel that is told a first column; "
-                          "products and exchanges are for some columns");
+    return op.emitOpError("is in a kernel with a first column; only gemms and "
+                          "exchanges compute some columns");
   return success();
 }
 
 static LogicalResult verifySignature(KernelOp kernel) {
   if (!kernel.getResultTypes().empty())
-    return kernel.emitOpError("has results; a kernel writes memrefs: make them "
-                              "arguments");
+    return kernel.emitOpError(
+        "has results; a kernel writes to memrefs: make them arguments");
   ArrayRef<Type> types = kernel.getArgumentTypes();
   if (types.empty() || !types.back().isSignlessInteger(64))
     return kernel.emitOpError(
@@ -109,8 +108,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
     if (!memref)
       return kernel.emitOpError("argument ")
              << index << " is " << type
-             << "; a kernel takes ranked memrefs and, last, the token count, "
-                "ahead of it the first column where it is for some";
+             << "; a kernel takes ranked memrefs, then the first column if a "
+                "launch computes some columns, then the token count";
     if (failed(plan::verifyPackedMemRef(kernel, "argument " + Twine(index),
                                         memref)))
       return failure();
@@ -120,7 +119,7 @@ static LogicalResult verifySignature(KernelOp kernel) {
 
 /// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
-  if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, PlaceIdsOp,
+  if (!isa<TopKOp, CountSlotsOp, SortByExpertOp, GemmOp, PrepackOp, PlaceIdsOp,
            RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp,
            ExchangeOp, RouteRowsOp, PackRowsOp, SumPackedRowsOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
@@ -140,7 +139,7 @@ static LogicalResult refuseAttribute(Operation *op, StringRef name,
   if (!op->hasAttr(name))
     return success();
   return op->emitOpError("has '")
-         << name << "' as an attribute of its own; give " << instead;
+         << name << "' as a separate attribute; give " << instead;
 }
 
 LogicalResult KernelOp::verify() {
@@ -162,8 +161,8 @@ LogicalResult KernelOp::verifyRegions() {
   Operation &first = getBody().front().front();
   if (getAhead() &&
       (!isa<QuantizeOp>(first) || isa<ReturnOp>(first.getNextNode())))
-    return emitOpError("is 'ahead', which is for a 'tile.quantize' with other "
-                       "phases behind it; drop it");
+    return emitOpError("is 'ahead', which needs a 'tile.quantize' as its first "
+                       "phase and other phases after it; remove 'ahead'");
   return success();
 }
 
@@ -177,7 +176,7 @@ static LogicalResult verifySeparate(Operation *op, ValueRange outs) {
   for (auto [index, out] : llvm::enumerate(outs))
     if (llvm::count(op->getOperands(), out) != 1)
       return op->emitOpError("has outs[")
-             << index << "] among its other operands too; a phase must not "
+             << index << "] also among its other operands; a phase must not "
              << "read or write one memref twice";
   return success();
 }
@@ -209,7 +208,8 @@ verifyExperts(Operation *op, int64_t numExperts,
   return local->size();
 }
 
-/// Verifies the counts that `tile.count_slots` writes and a `tile.rank` reads.
+/// Verifies the counts that `tile.count_slots` writes and a
+/// `tile.sort_by_expert` reads.
 static LogicalResult verifyCounts(Operation *op, Value counts,
                                   int64_t chunkTokens, int64_t numLocal) {
   if (chunkTokens < 1)
@@ -233,12 +233,12 @@ LogicalResult CountSlotsOp::verify() {
   return verifySeparate(*this, getCounts());
 }
 
-LogicalResult RankOp::verify() {
+LogicalResult SortByExpertOp::verify() {
   if (failed(moe::verifyPermute(*this, moe::PermuteOperands(*this))))
     return failure();
   if (static_cast<bool>(getCounts()) != getChunkTokens().has_value())
-    return emitOpError("has 'counts' or 'chunk_tokens' alone; give both, or "
-                       "neither");
+    return emitOpError(
+        "has only one of 'counts' and 'chunk_tokens'; give both or neither");
   int64_t numLocal = moe::getDim(getOffsets(), 0) - 1;
   if (getCounts() &&
       failed(verifyCounts(*this, getCounts(), *getChunkTokens(), numLocal)))
@@ -256,31 +256,32 @@ LogicalResult RankOp::verify() {
 
 /// Verifies the counters of a gemm that waits for a phase before it, and of its
 /// dynamic tile scheduler.
-static LogicalResult verifyCounters(ContractOp op) {
+static LogicalResult verifyCounters(GemmOp op) {
   for (auto [name, counter] :
        {std::pair<StringRef, Value>{"signals", op.getSignals()},
         {"awaits", op.getAwaits()},
-        {"tickets", op.getTickets()}}) {
+        {"tile_counter", op.getTileCounter()}}) {
     moe::OperandChecker check(op);
     if (counter && failed(check.checkShape(name, counter, {{"1", 1}})))
       return failure();
   }
   if (op.getSignals() && op.getAwaits())
-    return op.emitOpError("has 'signals' and 'awaits'; a product is the first "
-                          "or the second of its kernel");
-  if (op.getTickets() && !op.getOffsets())
-    return op.emitOpError("has 'tickets', but no groups whose tiles are many; "
-                          "give 'offsets' too");
+    return op.emitOpError("has 'signals' and 'awaits'; a gemm is either the "
+                          "first or the second of its kernel");
+  if (op.getTileCounter() && !op.getOffsets())
+    return op.emitOpError(
+        "has 'tile_counter', which needs a grouped gemm; give 'offsets' too");
   // A quantization before the gemm counts in the tile scheduler's counter.
-  bool isOwn = op.getAwaits() == op.getTickets();
-  if (op.getTickets() && (op.getSignals() || (op.getAwaits() && !isOwn)))
-    return op.emitOpError("has 'tickets', and 'signals' or 'awaits'; products "
-                          "of one kernel take tiles in a fixed order");
+  bool isOwn = op.getAwaits() == op.getTileCounter();
+  if (op.getTileCounter() && (op.getSignals() || (op.getAwaits() && !isOwn)))
+    return op.emitOpError(
+        "has 'tile_counter' and 'signals' or 'awaits'; joined "
+        "gemms take tiles in a fixed order");
   return success();
 }
 
 /// Verifies the ids that offsets come from.
-static LogicalResult verifyIds(ContractOp op) {
+static LogicalResult verifyIds(GemmOp op) {
   if (!op.getIds()) {
     if (op.getNumExperts() || op.getLocalExperts())
       return op.emitOpError(
@@ -289,8 +290,8 @@ static LogicalResult verifyIds(ContractOp op) {
     return success();
   }
   if (!op.getOffsets() || !op.getNumExperts())
-    return op.emitOpError("has 'ids'; give 'offsets', which come from them, "
-                          "and 'num_experts' too");
+    return op.emitOpError("has 'ids'; give 'num_experts' and the 'offsets' "
+                          "made from the ids too");
   FailureOr<int64_t> local =
       verifyExperts(op, *op.getNumExperts(), op.getLocalExperts());
   if (failed(local))
@@ -304,14 +305,14 @@ static LogicalResult verifyIds(ContractOp op) {
 }
 
 /// Verifies the quantization of results.
-static LogicalResult verifyQuantized(ContractOp op) {
+static LogicalResult verifyQuantized(GemmOp op) {
   auto result = cast<MemRefType>(op.getResult().getType());
   Type element = result.getElementType();
   bool isGiven = static_cast<bool>(op.getResultTensorScale());
   if (!op.getResultScale() && !isGiven) {
     if (isa<Float8E4M3FNType>(element) || element.isInteger(8))
       return op.emitOpError("has a result of ")
-             << element << ", which means nothing without a scale; give "
+             << element << ", which needs a scale; give "
              << "'result_scale' or 'result_tensor_scale'";
     if (op.getRoundedTo() || op.getResultQuant())
       return op.emitOpError("has 'rounded_to' or 'result_quant', which belong "
@@ -319,8 +320,9 @@ static LogicalResult verifyQuantized(ContractOp op) {
     return success();
   }
   if (op.getResultScale() && isGiven)
-    return op.emitOpError("has 'result_scale' and 'result_tensor_scale'; a "
-                          "scale is found or given, so give one of them");
+    return op.emitOpError(
+        "has 'result_scale' and 'result_tensor_scale'; give the first for a "
+        "dynamic scale, or the second for a given one");
   StringRef name = isGiven ? "result_tensor_scale" : "result_scale";
   moe::QuantAttr quant = op.getResultQuantAttr();
   bool isKept = isGiven && quant && moe::areKeptAsBF16(quant);
@@ -328,31 +330,31 @@ static LogicalResult verifyQuantized(ContractOp op) {
       !isKept)
     return op.emitOpError("has '")
            << name << "' and a result of " << element
-           << "; make it one of f8E4M3FN" << (isGiven ? " or i8" : "");
+           << "; make the result f8E4M3FN" << (isGiven ? " or i8" : "");
   if (!op.getRoundedTo() || !isa<BFloat16Type, Float16Type>(*op.getRoundedTo()))
     return op.emitOpError("has '")
            << name
-           << "'; give 'rounded_to', the bf16 or f16 that results are rounded "
-              "to before";
+           << "'; give 'rounded_to', the type (bf16 or f16) that results are "
+              "rounded to before quantization";
   if (!op.getOffsets())
     return op.emitOpError("has '")
            << name
-           << "'; results of a product with 'offsets' can be quantized, others "
-              "by a 'tile.quantize'";
+           << "', which needs a gemm with 'offsets'; quantize other results by "
+              "a 'tile.quantize'";
   moe::OperandChecker check(op);
   if (isGiven) {
     if (!quant || moe::getMemoryType(quant) != element || quant.getDynamic() ||
         quant.getGranularity() != moe::Granularity::Tensor)
-      return op.emitOpError("has 'result_tensor_scale'; give the "
-                            "'result_quant' by tensor, not dynamic, that "
-                            "stores ")
+      return op.emitOpError(
+                 "has 'result_tensor_scale'; give a static 'result_quant' of "
+                 "granularity 'tensor' that stores ")
              << element;
     return check.checkShape("result_tensor_scale", op.getResultTensorScale(),
                             {{"(scales of a tensor)", 1}});
   }
   if (!quant || quant.getStorage() != element || !quant.getDynamic())
-    return op.emitOpError("has 'result_scale'; give the dynamic 'result_quant' "
-                          "that says what shares a scale and stores ")
+    return op.emitOpError(
+               "has 'result_scale'; give a dynamic 'result_quant' that stores ")
            << element;
   moe::Dim groups{"(scales of a row)",
                   moe::getNumScaleColumns(quant, result.getDimSize(1))};
@@ -368,30 +370,30 @@ static std::optional<uint64_t> boundUnless(int64_t none, int64_t rows) {
   return rows == none ? std::nullopt : std::optional<uint64_t>(rows);
 }
 
-std::optional<uint64_t> ContractOp::getMinGroupRows() {
+std::optional<uint64_t> GemmOp::getMinGroupRows() {
   return getGroupRows() ? boundUnless(kFewestRows, getGroupRowsAttr().getMin())
                         : std::nullopt;
 }
 
-std::optional<uint64_t> ContractOp::getMaxGroupRows() {
+std::optional<uint64_t> GemmOp::getMaxGroupRows() {
   return getGroupRows() ? boundUnless(kMaxRows, getGroupRowsAttr().getMax())
                         : std::nullopt;
 }
 
-void ContractOp::setMinGroupRows(int64_t rows) {
+void GemmOp::setMinGroupRows(int64_t rows) {
   GroupRowsAttr old = getGroupRowsAttr();
   setGroupRowsAttr(
       GroupRowsAttr::get(getContext(), rows, old ? old.getMax() : kMaxRows));
 }
 
-void ContractOp::setMaxGroupRows(int64_t rows) {
+void GemmOp::setMaxGroupRows(int64_t rows) {
   GroupRowsAttr old = getGroupRowsAttr();
   setGroupRowsAttr(
       GroupRowsAttr::get(getContext(), old ? old.getMin() : kFewestRows, rows));
 }
 
 /// Verifies `group_rows`, the bounds on the gemm's groups.
-static LogicalResult verifyGroups(ContractOp op) {
+static LogicalResult verifyGroups(GemmOp op) {
   for (StringRef end : {"min", "max"})
     if (failed(refuseAttribute(op, (end + "_group_rows").str(),
                                "group_rows = #tile.group_rows<" + end +
@@ -403,7 +405,7 @@ static LogicalResult verifyGroups(ContractOp op) {
   return success();
 }
 
-LogicalResult ContractOp::verify() {
+LogicalResult GemmOp::verify() {
   if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
       failed(verifyIds(*this)) || failed(verifyCounters(*this)) ||
       failed(verifyQuantized(*this)) || failed(verifyGroups(*this)))
@@ -413,12 +415,12 @@ LogicalResult ContractOp::verify() {
     outs.push_back(getResultScale());
   return verifySeparate(*this, outs);
 }
-LogicalResult ContractOp::verifyRegions() {
+LogicalResult GemmOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getEpilogue(), "epilogue");
 }
 
-LogicalResult RepackOp::verify() {
-  if (failed(moe::verifyRepack(*this, moe::RepackOperands(*this))))
+LogicalResult PrepackOp::verify() {
+  if (failed(moe::verifyPrepack(*this, moe::PrepackOperands(*this))))
     return failure();
   return verifySeparate(*this, {getPacked(), getPackedScale(), getRowScale()});
 }
@@ -457,7 +459,7 @@ LogicalResult GatherRowsOp::verify() {
   if (getInputs().empty() || getInputs().size() != getResults().size())
     return emitOpError("has ")
            << getInputs().size() << " ins and " << getResults().size()
-           << " outs; give one of outs for each of ins, at least one";
+           << " outs; give one or more ins and as many outs";
   for (auto [input, result] : llvm::zip(getInputs(), getResults()))
     if (failed(moe::verifyGatherRows(*this, {input, getOffsets(), getSource(),
                                              getColumns(), result, getTopK()})))

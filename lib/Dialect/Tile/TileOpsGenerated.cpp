@@ -1,5 +1,4 @@
-//===- TileOpsGenerated.cpp - the generated half of the tile ops -*- C++
-//-*-===//
+//===- TileOpsGenerated.cpp - generated half of tile's ops ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

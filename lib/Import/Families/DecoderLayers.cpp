@@ -60,14 +60,19 @@ std::optional<std::vector<bool>> getFlags(const json::Value &value) {
   return flags;
 }
 
-std::optional<std::vector<std::string>> getWords(const json::Value &value) {
+/// Parses a list of strings, or of objects with a string under `field`.
+std::optional<std::vector<std::string>> getWords(const json::Value &value,
+                                                 StringRef field) {
   if (value.kind != Kind::Array)
     return std::nullopt;
   std::vector<std::string> words;
   for (const json::Value &element : value.elements) {
-    if (element.kind != Kind::String)
+    const json::Member *member =
+        element.isObject() ? element.find(field) : nullptr;
+    const json::Value &word = member ? member->value : element;
+    if (word.kind != Kind::String)
       return std::nullopt;
-    words.push_back(element.text);
+    words.push_back(word.text);
   }
   return words;
 }
@@ -79,6 +84,11 @@ DecoderLayers::DecoderLayers(const Family &family, KeyReader &reader) {
     count = reader.getInteger(family.numLayers, 1, kMaxLayers);
   for (const LayerRule &rule : family.layers)
     addRule(rule, reader);
+  numMtp = reader
+               .getInteger("num_nextn_predict_layers|num_mtp_layers|"
+                           "mtp_num_hidden_layers?=0",
+                           0, kMaxLayers)
+               .value_or(0);
 }
 
 void DecoderLayers::decide(std::vector<bool> flags) {
@@ -120,7 +130,8 @@ bool DecoderLayers::addNames(const LayerRule &rule, KeyReader &reader) {
     config.reportWrong(found.name, value, "a list of decoder layers");
     return true;
   case LayerRule::Types:
-    if (auto names = getWords(value)) {
+    if (auto names =
+            getWords(value, rule.key.names.front().split('.').second)) {
       std::vector<bool> flags;
       for (const std::string &name : *names)
         flags.push_back(is_contained(accepted, name));
@@ -214,6 +225,12 @@ bool DecoderLayers::hasExperts(int64_t index) const {
   return llvm::all_of(rules, [&](const Rule &rule) { return rule(index); });
 }
 
+std::optional<int64_t> DecoderLayers::getMtpIndex(int64_t index) const {
+  if (!count || index < *count || index >= *count + numMtp)
+    return std::nullopt;
+  return index - *count;
+}
+
 StringRef DecoderLayers::getWord(int64_t index) const {
   return index < int64_t(words.size()) ? StringRef(words[index]) : StringRef();
 }
@@ -248,7 +265,9 @@ std::string DecoderLayers::listLayers() const {
 std::optional<int64_t> DecoderLayers::choose(std::optional<int64_t> wanted,
                                              StringRef fileName,
                                              ImportContext &context) const {
-  if (wanted && *wanted >= 0 && hasExperts(*wanted))
+  // Layers of multi-token prediction are of the kind of the last layer.
+  if (wanted && *wanted >= 0 &&
+      (hasExperts(*wanted) || (getMtpIndex(*wanted) && hasExperts(*count - 1))))
     return wanted;
   std::string having = listLayers();
   if (having.empty()) {
@@ -267,7 +286,10 @@ std::optional<int64_t> DecoderLayers::choose(std::optional<int64_t> wanted,
       fileName, "--layer=" + Twine(*wanted) +
                     (isInside ? Twine(": this decoder layer has no experts")
                               : ": the model has " + Twine(*count) +
-                                    " decoder layers, counted from 0") +
+                                    " decoder layers, counted from 0" +
+                                    (numMtp ? ", and " + Twine(numMtp) +
+                                                  " of multi-token prediction"
+                                            : Twine())) +
                     "; those with experts are " + having);
   return std::nullopt;
 }

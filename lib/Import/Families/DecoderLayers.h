@@ -25,6 +25,9 @@ public:
   /// None if the file does not state the number of layers.
   std::optional<int64_t> getCount() const { return count; }
   bool hasExperts(int64_t index) const;
+  /// The number of a layer among those of multi-token prediction, which follow
+  /// the decoder's; none for a decoder layer.
+  std::optional<int64_t> getMtpIndex(int64_t index) const;
   /// The layer's word in the list that decides; empty without such a list.
   llvm::StringRef getWord(int64_t index) const;
 
@@ -48,6 +51,7 @@ private:
   std::string listLayers() const;
 
   std::optional<int64_t> count;
+  int64_t numMtp = 0;
   std::vector<Rule> rules;
   std::optional<Rule> decisive;
   std::vector<std::string> words;

@@ -70,6 +70,8 @@ struct Words {
 struct Expectation {
   Key key;
   llvm::SmallVector<llvm::StringRef, 2> values;
+  /// For messages: what a layer lacks for other values.
+  llvm::StringRef reason;
 };
 
 /// A rule that tells which decoder layers have experts. Rules are evaluated in
@@ -90,8 +92,8 @@ struct LayerRule {
     Except,
     /// A list of the layers with experts; decides alone.
     Listed,
-    /// A list with a word per layer; `words` are those with experts. Decides
-    /// alone.
+    /// A list with a word per layer, or of objects with the word under a key
+    /// ("blocks.type"); `words` are those with experts. Decides alone.
     Types,
     /// A string with a letter per layer; `words` are those with experts.
     /// Decides alone.
@@ -138,6 +140,12 @@ struct Names {
   llvm::StringRef sharedGate = "shared_expert_gate.weight";
   llvm::StringRef latent[2] = {"fc1_latent_proj.weight",
                                "fc2_latent_proj.weight"};
+  /// A tensor beside the selection bias that the layer ignores.
+  llvm::StringRef otherBias;
+  /// Several layers share a bank of experts outside of them. Names begin at the
+  /// model then, not at the block: `{l}` is the decoder layer's index, `{b}`
+  /// that of its bank.
+  bool haveBanks = false;
 };
 
 struct Family {
@@ -154,6 +162,14 @@ struct Family {
   llvm::StringRef refusal;
   /// Note for readers of the table.
   llvm::StringRef note;
+  /// What such a layer computes otherwise than the model, if the file has this
+  /// key.
+  llvm::StringRef remark;
+  Key remarkIf;
+
+  /// A list with an object per decoder layer, whose keys replace those around
+  /// it.
+  Key layerObjects;
 
   Key hiddenSize = "hidden_size";
   Key numLayers = "num_hidden_layers?=null";
@@ -204,7 +220,12 @@ struct Family {
   Key hashLayers;
   Key hashVocabulary;
   Key zeroExperts;
+  /// Experts without weights behind the others: their number, and the word for
+  /// what they return, `copy` (the input) or `zero`.
+  Key emptyExperts, emptyKind;
   Key latentSize;
+  /// Number of banks; layers take them in turn.
+  Key numBanks;
 
   /// Number of shared experts (1 without the key) and width of each.
   Key numShared, sharedWidth;

@@ -55,6 +55,10 @@ const json::Member *KeyReader::findMember(StringRef name, Found &found) {
   auto [first, rest] = name.split('.');
   found.name = first;
   found.reader->markKnown(first);
+  if (own && found.reader == &config && own->has(first)) {
+    found.reader = own;
+    own->markKnown(first);
+  }
   const json::Member *member = found.reader->getObjectValue().find(first);
   if (!rest.empty() && member && member->value.isObject())
     return member->value.find(rest);

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Looks up the value of a key in a config.json: under any of its names, in a
-// list with an element per decoder layer, or as the default of the model's
-// code. Errors go through FieldReader. Like FieldReader it returns some legal
-// value after an error.
+// list with an element per decoder layer or an object of this layer, or as the
+// default of the model's code. Errors go through FieldReader. Like FieldReader
+// it returns some legal value after an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,10 +23,11 @@ namespace moec {
 class KeyReader {
 public:
   /// `outer` is the object around `config`, or null. `layer` selects elements
-  /// of per-layer lists.
+  /// of per-layer lists. `own` is an object of this layer, whose keys replace
+  /// those of `config`, or null.
   KeyReader(FieldReader &config, FieldReader *outer,
-            std::optional<int64_t> layer)
-      : config(config), outer(outer), layer(layer) {}
+            std::optional<int64_t> layer, FieldReader *own = nullptr)
+      : config(config), outer(outer), own(own), layer(layer) {}
 
   /// Result of the lookup of a key.
   struct Found {
@@ -65,6 +66,7 @@ private:
 
   FieldReader &config;
   FieldReader *outer;
+  FieldReader *own;
   std::optional<int64_t> layer;
 };
 

@@ -28,7 +28,6 @@ void addOtherFamilies(std::vector<Family> &all) {
             .rule(LayerRule::Step, "interleave_moe_layer_step=1")
             .block("feed_forward")
             .gate("router.weight")
-            .expertNames("", "", "")
             .transposed()
             .sharedNames("shared_expert.gate_proj", "shared_expert.up_proj",
                          "shared_expert.down_proj")
@@ -70,6 +69,18 @@ void addOtherFamilies(std::vector<Family> &all) {
     row.hashLayers = "num_hash_layers=3";
     row.hashVocabulary = "vocab_size";
     all.push_back(row);
+
+    // Without hash layers; tokens of images have a selection bias of their own.
+    row.modelTypes = "deepseek_v41 deepseek_v41_text";
+    row.in("text_config?").says("tokens of images choose with another bias");
+    row.hashWord = "";
+    row.hashLayers = row.hashVocabulary = Key();
+    row.expect("gate_temp", {"1"}).expect("num_hash_layers", {"0"});
+    row.names.otherBias = "gate.bias_vl";
+    row.remark = "tokens of images choose experts with 'gate.bias_vl' in this "
+                 "model; the layer has the bias of text tokens alone";
+    row.remarkIf = "^vision_config?=null";
+    all.push_back(row);
   }
   {
     // Clamped with tanh after the sigmoid: the kind `situ`.
@@ -102,13 +113,27 @@ void addRefusedFamilies(std::vector<Family> &all) {
   all.push_back(refuse("axk1", "a norm stands between the experts' sum and the "
                                "block's output"));
   all.push_back(
-      refuse("muse_spark muse_spark_text",
+      refuse("muse_spark muse_spark_text musespark1x_text",
              "norms stand inside the block, ahead of and behind the experts"));
-  all.push_back(refuse("inkling inkling_text inkling_mm_model",
+  all.push_back(refuse("inkling inkling_text inkling_model inkling_mm_model",
                        "the shared experts' weights come from the router, in "
                        "one softmax with those of the chosen experts"));
-  all.push_back(refuse("kimi_k3", "a norm stands between the experts' sum and "
-                                  "the projection out of the latent width"));
+  all.push_back(refuse("grove_moe grovemoe",
+                       "experts in pairs share an adjugate expert, which adds "
+                       "to a token's output once for both"));
+  all.push_back(refuse("smallthinker",
+                       "the router reads the states ahead of attention, and "
+                       "the activation is relu(gate) * up"));
+  all.push_back(refuse("megrez_moe",
+                       "the router reads the states of the layer before, and "
+                       "layers share their experts"));
+  all.push_back(refuse("moondream3 moondream3_text",
+                       "the activation is gelu(gate) * (up + 1)"));
+  all.push_back(refuse("nomic_bert", "a bias is added to the sum of the "
+                                     "experts"));
+  all.push_back(refuse("phixtral phi-msft",
+                       "no key states the width of an expert; write the layer "
+                       "as a spec"));
   all.push_back(refuse("Klear", "a softmax of the token's own weighs the "
                                 "experts' sum against the shared experts"));
   all.push_back(refuse("skywork", "the router of Skywork-MoE is two layers "
@@ -134,7 +159,7 @@ void addRefusedFamilies(std::vector<Family> &all) {
       "mamba2 "
       "stablelm starcoder2 granite_docling granite_docling_text internlm2 "
       "baichuan chatglm nemotron ernie4_5 "
-      "hunyuan_v1_dense seed_oss",
+      "hunyuan_v1_dense seed_oss qwen3_5 qwen3_5_text minicpm3",
       "it is a dense model, without experts"));
   all.push_back(refuse("vitpose_backbone",
                        "experts are chosen by the data set, not by a router"));

@@ -112,7 +112,7 @@ void addDeepSeek(std::vector<Family> &all) {
   {
     // The small models are DeepSeek V2; the largest has the router of V3.
     Row row =
-        Row("deepseek_vl_v2")
+        Row("deepseek_vl_v2 deepseek_ocr deepseek-ocr")
             .in("language_config")
             .sizes("n_routed_experts", "num_experts_per_tok",
                    "moe_intermediate_size")
@@ -211,14 +211,87 @@ void addWrappers(std::vector<Family> &all) {
       "mistral3 nemotron_h_omni ovis2 video_llava vipllava",
       "text_config");
   all.push_back(text);
-  all.push_back(
-      wrapper("internvl_chat ovis bailingmm_moe_v2_lite", "llm_config")
-          .ignore("mlp_depth"));
+  all.push_back(wrapper("internvl_chat ovis bailingmm_moe_v2_lite "
+                        "NemotronH_Nano_VL_V2 "
+                        "NemotronH_Nano_Omni_Reasoning_V3",
+                        "llm_config")
+                    .ignore("mlp_depth"));
 }
 
 } // namespace
 
+/// Kimi K3: Kimi-Linear's router, experts of a latent width.
+Row kimiK3() {
+  Row row =
+      Row("kimi_k3")
+          .in("text_config?")
+          .sizes("num_experts", "num_experts_per_token|num_experts_per_tok",
+                 "moe_intermediate_size")
+          .fixedAct(Activation::Situ)
+          .expect("hidden_act", {"\"situ\""})
+          .sigmoid()
+          .bias()
+          .groups("num_expert_group|n_group=1", "topk_group=1",
+                  GroupScore::Top2Sum)
+          .renormIf("moe_renormalize|norm_topk_prob=true", 1e-20)
+          .renormOfSeveral()
+          .scaledBy("routed_scaling_factor=1.0")
+          .shared("num_shared_experts=0", "moe_intermediate_size")
+          .from("first_k_dense_replace=0")
+          .rule(LayerRule::Frequency, "moe_layer_freq=1")
+          .expect("moe_router_activation_func", {"\"sigmoid\""})
+          .expect("use_grouped_topk", {"true"})
+          .expect("topk_method", {"\"noaux_tc\""})
+          .expect("latent_moe_use_norm", {"false"},
+                  "a layer has no norm between the experts' sum and the "
+                  "projection out of the latent width")
+          .block("block_sparse_moe")
+          .expertNames("experts.{e}.w1|experts.{e}.gate_proj",
+                       "experts.{e}.w3|experts.{e}.up_proj",
+                       "experts.{e}.w2|experts.{e}.down_proj");
+  row.gateSoftcap = "activation_situ_beta?=1.0";
+  row.upSoftcap = "activation_situ_linear_beta?=0.0";
+  row.latentSize = "routed_expert_hidden_size?=null";
+  row.names.latent[0] = "routed_expert_down_proj.weight";
+  row.names.latent[1] = "routed_expert_up_proj.weight";
+  return row;
+}
+
+/// Models of llama.cpp and engines with a plain softmax.
+void addSoftmaxes(std::vector<Family> &all) {
+  // Every layer but those marked 0 has experts, without any shared.
+  all.push_back(Row("llada llada_moe")
+                    .sizes("num_experts", "num_experts_per_tok",
+                           "expert_intermediate_size")
+                    .act()
+                    .softmax()
+                    .rule(LayerRule::Frequency, "moe_layer_freq=1")
+                    .expect("norm_topk_prob", {"false"})
+                    .expect("moe_router_score_function", {"\"softmax\""})
+                    .expect("moe_router_enable_expert_bias", {"false"})
+                    .expect("shared_expert_intermediate_size", {"0"})
+                    .ignore("dense_intermediate_size"));
+  all.push_back(Row("xverse")
+                    .sizes("num_experts", "moe_top_k", "intermediate_size")
+                    .fixedAct(Activation::Silu)
+                    .softmax()
+                    .renormIf("norm_topk_prob=false")
+                    .shared("num_shared_experts?=null", "intermediate_size")
+                    .expect("hidden_act", {"\"silu\""})
+                    .gate("router.weight"));
+  all.push_back(
+      Row("minicpm")
+          .sizes("num_experts", "num_experts_per_tok", "intermediate_size")
+          .fixedAct(Activation::Silu)
+          .softmax()
+          .renorm()
+          .expect("hidden_act", {"\"silu\""})
+          .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2"));
+}
+
 void addPublishedFamilies(std::vector<Family> &all) {
+  addSoftmaxes(all);
+  all.push_back(kimiK3());
   addGrok(all);
   addDeepSeek(all);
   addPangu(all);
@@ -237,6 +310,71 @@ void addPublishedFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   all.push_back(bailingV2("bailing_moe_v2 llada2_moe"));
+  {
+    // Limits differ by layer; 0 or null means none.
+    Row row = bailing("bailing_moe_v3 bailing_moe_v3_text")
+                  .fixedAct(Activation::SwigluStep)
+                  .expect("hidden_act", {"\"silu\""})
+                  .sigmoid()
+                  .bias()
+                  .groups("n_group", "topk_group", GroupScore::Top2Sum)
+                  .scaledBy("routed_scaling_factor=1.0")
+                  .clamp("expert_swiglu_limit_list@layer?=0")
+                  .expect("norm_topk_prob", {"true"})
+                  .expect("score_function", {"\"sigmoid\""})
+                  .expect("moe_router_enable_expert_bias", {"true"})
+                  .expect("router_type", {"\"topN\""})
+                  .expect("multi_gate", {"false"});
+    row.sharedLimit = "share_expert_swiglu_limit_list@layer?=0";
+    all.push_back(row);
+    row.modelTypes = "bailing_moe_v3_vl";
+    all.push_back(row.in("text_config"));
+  }
+  all.push_back(
+      bailing("sarvam_moe")
+          .sigmoid()
+          .bias()
+          .groups("n_group=1", "topk_group=1", GroupScore::Top2Sum)
+          .scaledBy("routed_scaling_factor=1.0")
+          .expect("norm_topk_prob", {"true"})
+          .expect("score_function", {"\"sigmoid\""})
+          .expect("moe_router_enable_expert_bias", {"true"})
+          .says(
+              "engines subtract the mean of the selection bias, which chooses "
+              "the same experts"));
+  all.push_back(
+      Row("param2moe")
+          .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .bias()
+          .groups("n_group=1", "topk_group=1", GroupScore::Top2Sum)
+          .renormIf("norm_topk_prob=true", 1e-20)
+          .scaledBy("routed_scaling_factor=1.0")
+          .shared("moe_shared_expert_intermediate_size")
+          .from("first_k_dense_replace=1")
+          .expect("use_bias", {"false"})
+          .expect("score_function", {"\"sigmoid\""})
+          .expect("moe_router_enable_expert_bias", {"true"})
+          .biasName("gate.expert_bias|gate.e_score_correction_bias")
+          .ignore("num_shared_experts router_dtype")
+          .says(
+              "the shared experts' width is that of all; engines subtract the "
+              "mean of the selection bias, which chooses the same experts"));
+  {
+    Row row = Row("interns1_pro interns1_pro_text intern_s1_pro")
+                  .in("text_config?")
+                  .sizes("num_experts", "num_experts_per_tok",
+                         "moe_intermediate_size")
+                  .act()
+                  .softmax()
+                  .renormIf("norm_topk_prob=true")
+                  .step()
+                  .transposed();
+    row.select = Select::PerGroup;
+    row.numGroups = "router_n_groups=1";
+    all.push_back(row);
+  }
 
   all.push_back(
       Row("arctic")
@@ -319,7 +457,7 @@ void addPublishedFamilies(std::vector<Family> &all) {
 
   {
     // The bias of the router's matrix is used only for selection.
-    Row row = Row("k2_horizon")
+    Row row = Row("k2_horizon xllm")
                   .sizes("num_experts", "num_experts_per_tok",
                          "moe_intermediate_size")
                   .act()

@@ -9,6 +9,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <numeric>
+
 using namespace llvm;
 
 namespace moec {
@@ -35,7 +37,8 @@ constexpr ActivationName kActivationNames[] = {
 ActivationSpec limitActivation(ActivationSpec activation,
                                std::optional<double> limit) {
   // For an activation that always has a limit, 0 stays and is refused later.
-  bool isOptional = !getParameters(activation.kind).limit.fallback;
+  bool isOptional = activation.kind == Activation::SwigluStep ||
+                    !getParameters(activation.kind).limit.fallback;
   activation.limit = limit && *limit == 0 && isOptional ? std::nullopt : limit;
   if (activation.kind == Activation::SwigluStep && !activation.limit)
     return getDefaultActivation(Activation::Silu);
@@ -56,10 +59,13 @@ public:
     readSelection();
     readWeight();
     readSharedExperts();
+    if (reader.has(family.remarkIf))
+      spec.remarks.push_back(family.remark.str());
   }
 
 private:
   void readSizes();
+  void readEmptyExperts();
   void readActivation();
   void readScore();
   void readSelection();
@@ -110,9 +116,31 @@ void FamilyImport::readSizes() {
             .getInteger(family.zeroExperts, 0, limits::kMaxExperts,
                         "num_zero_experts")
             .value_or(0);
+  if (family.emptyExperts)
+    readEmptyExperts();
+  if (family.numBanks)
+    spec.bank = layer % reader.getInteger(family.numBanks, 1, 4096).value_or(1);
   if (family.latentSize)
     spec.latentSize = reader.getInteger(family.latentSize, 1, limits::kMaxWidth,
                                         "latent_size");
+}
+
+/// Experts that return nothing are those of another rank.
+void FamilyImport::readEmptyExperts() {
+  int64_t number =
+      reader.getInteger(family.emptyExperts, 0, limits::kMaxExperts)
+          .value_or(0);
+  StringRef kind =
+      reader.getWord(family.emptyKind, {"copy", "zero"}).value_or("copy");
+  if (kind == "copy") {
+    spec.numZeroExperts = number;
+    return;
+  }
+  std::vector<int64_t> ids(size_t(spec.numExperts));
+  std::iota(ids.begin(), ids.end(), 0);
+  spec.placement.emplace();
+  spec.placement->localExperts = std::move(ids);
+  spec.numExperts += number;
 }
 
 void FamilyImport::readActivation() {
@@ -153,10 +181,11 @@ void FamilyImport::readActivation() {
     spec.activation.beta = family.fixedBeta;
   if (family.gateSoftcap)
     spec.activation.beta =
-        reader.getNumber(family.gateSoftcap, "activation.beta");
+        reader.getNumber(family.gateSoftcap, "activation.beta").value_or(1.0);
   if (family.upSoftcap)
     spec.activation.linearBeta =
-        reader.getNumber(family.upSoftcap, "activation.linear_beta");
+        reader.getNumber(family.upSoftcap, "activation.linear_beta")
+            .value_or(0.0);
 }
 
 void FamilyImport::readScore() {

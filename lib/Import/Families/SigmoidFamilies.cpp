@@ -99,6 +99,21 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                                "routed_scaling_factor=2.5")
                     .from("first_k_dense_replace=3")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
+  // The files of the first release have names of their own for some keys.
+  all.push_back(
+      deepSeekShared("sarvam_mla", "n_shared_experts|num_shared_experts=1",
+                     "n_group=1", "topk_group=1", "routed_scaling_factor=2.5")
+          .sizes("n_routed_experts|num_experts|num_local_experts",
+                 "num_experts_per_tok", "moe_intermediate_size")
+          .from("first_k_dense_replace=1")
+          .expect("moe_layer_freq", {"1"})
+          .expect("score_function", {"\"sigmoid\""})
+          .expect("moe_router_enable_expert_bias", {"true"})
+          .biasName("gate.e_score_correction_bias|gate.expert_bias")
+          .ignore("router_dtype")
+          .says(
+              "engines subtract the mean of the selection bias, which chooses "
+              "the same experts"));
   all.push_back(deepSeekShared("glm4_moe glm4v_moe_text", "n_shared_experts=1")
                     .from("first_k_dense_replace=1")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
@@ -110,6 +125,20 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                                "routed_scaling_factor=1.8")
                     .from("first_k_dense_replace=1")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
+  {
+    // Experts without weights follow the others.
+    Row row =
+        deepSeekShared("glm4_moe_lite_plus_plus", "n_shared_experts=1",
+                       "n_group=1", "topk_group=1", "routed_scaling_factor=1.8")
+            .from("first_k_dense_replace=1")
+            .rule(LayerRule::Frequency, "moe_layer_freq=1")
+            .expect("use_zce_mask", {"false"},
+                    "a mask of experts without weights would leave them "
+                    "their bias alone");
+    row.emptyExperts = "zce_nums@0";
+    row.emptyKind = "zce_types@0";
+    all.push_back(row);
+  }
   all.push_back(deepSeekShared("glm_moe_dsa", "n_shared_experts=1", "n_group=1",
                                "topk_group=1", "routed_scaling_factor=2.5")
                     .from("first_k_dense_replace=3")
@@ -207,6 +236,11 @@ void addSigmoidFamilies(std::vector<Family> &all) {
     row.rule(LayerRule::Types, "layers_block_type|layer_types?=null", "moe");
     row.rule(LayerRule::Pattern, "hybrid_override_pattern?=null", "E");
     all.push_back(row);
+    // Counts and widths differ by layer.
+    row.modelTypes = "nemotron_h_puzzle";
+    row.layerObjects = "block_configs";
+    row.layers.clear();
+    all.push_back(row.types("block_configs.block_type", "moe"));
   }
   all.push_back(
       Row("afmoe")
@@ -334,7 +368,7 @@ void addSigmoidFamilies(std::vector<Family> &all) {
   }
   {
     Row row =
-        Row("step3p5 step3p7 step3p7_text")
+        Row("step3p5 step3p7 step3p7_text step5 step5_vl")
             .in("text_config?")
             .sizes("n_routed_experts|moe_num_experts|num_local_experts",
                    "num_experts_per_tok|moe_top_k", "moe_intermediate_size")
@@ -354,6 +388,7 @@ void addSigmoidFamilies(std::vector<Family> &all) {
             .expect("norm_expert_weight", {"true"})
             .expect("use_moe_router_bias", {"true"})
             .expect("need_fp32_gate", {"true"})
+            .ignore("use_moe sparse_config")
             .block("")
             .gate("moe.gate.weight|mlp.gate.weight")
             .biasName("moe.router_bias|mlp.gate.e_score_correction_bias")

@@ -92,7 +92,10 @@ Row granite(const char *types) {
                 .block("")
                 .gate("block_sparse_moe.router.layer.weight|"
                       "block_sparse_moe.router.weight")
-                .expertNames("", "", "")
+                // Tools that quantize modules split the experts.
+                .expertNames("block_sparse_moe.experts.{e}.gate_proj",
+                             "block_sparse_moe.experts.{e}.up_proj",
+                             "block_sparse_moe.experts.{e}.down_proj")
                 .fusedNames("block_sparse_moe.input_linear.weight|"
                             "block_sparse_moe.experts.gate_up_proj",
                             "block_sparse_moe.output_linear.weight|"
@@ -134,7 +137,6 @@ Row gptOss(const char *types) {
           .softmaxOfChosen()
           .expect("norm_topk_prob", {"true"})
           .gate("router.weight")
-          .expertNames("", "", "")
           .transposed();
   row.alpha = "swiglu_alpha=1.702";
   row.expertBias = true;
@@ -173,12 +175,34 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
   all.push_back(olmoe("olmoe flex_olmo"));
   all.push_back(qwenShared(qwen("qwen2_moe", "norm_topk_prob=false")));
   all.push_back(qwen("qwen3_moe", "norm_topk_prob=false"));
+  all.push_back(qwen("rnd1", "norm_topk_prob=true"));
   all.push_back(qwenShared(qwen("qwen3_next", "norm_topk_prob=true")));
   all.push_back(
       qwenNormalized("qwen3_vl_moe qwen3_vl_moe_text").in("text_config?"));
   all.push_back(qwenShared(qwenNormalized("qwen3_5_moe qwen3_5_moe_text "
                                           "intern_s2_preview"))
                     .in("text_config?"));
+  {
+    // Layers take the banks in turn; each has a shared expert of its own.
+    Row row = qwenShared(qwen("interns2_mobius interns2_mobius_text",
+                              "norm_topk_prob=true"))
+                  .in("text_config?")
+                  .block("")
+                  .gate("meta_mlp.{b}.gate.weight")
+                  .expertNames("meta_mlp.{b}.experts.{e}.gate_proj",
+                               "meta_mlp.{b}.experts.{e}.up_proj",
+                               "meta_mlp.{b}.experts.{e}.down_proj")
+                  .fusedNames("meta_mlp.{b}.experts.gate_up_proj",
+                              "meta_mlp.{b}.experts.down_proj")
+                  .sharedNames("layers.{l}.mlp.shared_expert.gate_proj",
+                               "layers.{l}.mlp.shared_expert.up_proj",
+                               "layers.{l}.mlp.shared_expert.down_proj")
+                  .says("without the factor of the layer behind it");
+    row.names.sharedGate = "layers.{l}.mlp.shared_expert_gate.weight";
+    row.names.haveBanks = true;
+    row.numBanks = "num_blocks=4";
+    all.push_back(row);
+  }
   all.push_back(
       qwenShared(qwen("qwen4_exp qwen4_exp_text", "norm_topk_prob=true"))
           .in("text_config?"));
@@ -202,7 +226,7 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
                     .shared("shared_expert_intermediate_size"));
   all.push_back(deepSeekV2("deepseek_v2"));
   all.push_back(deepSeekV2("deepseek_ocr2 deepseek_ocr2_text unlimited_ocr "
-                           "unlimited_ocr_text")
+                           "unlimited_ocr_text unlimited-ocr")
                     .in("text_config?"));
 
   // Jamba does not renormalize the softmax of the selected experts.

@@ -28,6 +28,9 @@ struct Row : Family {
     numExperts = std::move(experts);
     topK = std::move(perToken);
     intermediateSize = std::move(width);
+    // Pruned models have a value for each decoder layer.
+    for (Key *key : {&numExperts, &topK, &intermediateSize})
+      key->perLayer |= !key->element;
     return *this;
   }
   Row &in(const char *object) { return within = object, *this; }
@@ -110,8 +113,9 @@ struct Row : Family {
   }
 
   // Keys that are not read.
-  Row &expect(Key key, std::initializer_list<llvm::StringRef> values) {
-    expected.push_back({std::move(key), values});
+  Row &expect(Key key, std::initializer_list<llvm::StringRef> values,
+              const char *reason = "") {
+    expected.push_back({std::move(key), values, reason});
     return *this;
   }
   Row &ignore(const char *keys) { return irrelevant = keys, *this; }

@@ -99,7 +99,7 @@ moec::jitKernels(ModuleOp module, const CpuTargetOptions &options) {
       [kernels](const std::string &name) -> moert::Result<moert::HostKernelFn> {
     auto found = kernels->functions.find(name);
     if (found == kernels->functions.end())
-      return moert::notFound("the compiled kernels have none named '" + name +
+      return moert::notFound("there is no compiled kernel named '" + name +
                              "'");
     return found->second;
   };

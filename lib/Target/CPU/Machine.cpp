@@ -23,6 +23,11 @@ static constexpr StringLiteral kInstructionSets[] = {
     "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16"};
 
 static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
+  Triple triple(sys::getProcessTriple());
+  if (triple.getArch() != Triple::x86_64)
+    return createStringError(
+        "target cpu: its kernels are x86-64 code, and this process is " +
+        triple.getArchName() + "; compile for a GPU, such as sm_90a");
   // Once per process: target registration is not thread-safe.
   static const bool initialized = [] {
     InitializeNativeTarget();

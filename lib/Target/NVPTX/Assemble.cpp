@@ -168,7 +168,7 @@ Expected<AssembledKernels> moec::assemble(StringRef ptx, StringRef chip,
                              kCudaFolder);
   MemoryFile input, output;
   if (!input.isOpen() || !output.isOpen() || !input.write(ptx))
-    return createStringError("no file in memory can be made for ptxas: " +
+    return createStringError("cannot create a file in memory for ptxas: " +
                              Twine(strerror(errno)));
   // -suppress-debug-info: with line information in the PTX, ptxas would embed
   // the whole PTX in the cubin.

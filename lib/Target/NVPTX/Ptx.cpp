@@ -44,7 +44,7 @@ makeMachine(Operation *op, const NvptxOptions &options) {
   const llvm::Target *target =
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
-    return op->emitError("no code can be made for GPUs: ") << error;
+    return op->emitError("cannot generate code for GPUs: ") << error;
   const TargetFacts *facts = findTarget(options.chip);
   if (!facts || facts->simulated.empty())
     return op->emitError("unknown GPU '")

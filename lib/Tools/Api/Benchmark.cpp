@@ -7,7 +7,7 @@
 
 #include "../Run/HostTensor.h"
 #include "../Run/Timing.h"
-#include "lib/Jit/CApi.h"
+#include "Jit/CApi.h"
 
 #include <algorithm>
 

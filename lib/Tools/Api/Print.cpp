@@ -5,12 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Jit/CApi.h"
+#include "Jit/CApi.h"
 #include "moec/Jit/ParsedLayer.h"
+#include "moec/Tools/Expect.h"
 #include "moec/Tools/PrintLayer.h"
 #include "moec/Tools/ReportLayer.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <cstdlib>
 #include <cstring>
 
 using namespace moec;
@@ -39,7 +41,7 @@ static Result<LayerForm> getForm(moejit_form form) {
   }
   return moert::invalidArgument(
       "moejit_print: the form " + std::to_string(int(form)) +
-      " is unknown; those of moejit_form are accepted");
+      " is unknown; the values of moejit_form are accepted");
 }
 
 /// Returns the text that `make` makes of the layer, compiled by the options
@@ -75,7 +77,7 @@ static moert_status *give(const char *call, const Result<std::string> &printed,
   *text = strdup(printed->c_str());
   if (!*text)
     return answer(moert::resourceExhausted(
-        std::string(call) + ": no memory for a text of " +
+        std::string(call) + ": out of memory for a text of " +
         std::to_string(printed->size()) + " bytes"));
   return nullptr;
 }
@@ -120,10 +122,62 @@ moert_status *moejit_print_report(moejit_compiler *compiler,
   Result<std::string> made =
       print(__func__, *compiler, *source, device, /*toCompile=*/true,
             [&](const Source &layer, const CompileOptions &options) {
-              return reportLayer(layer, options, given, os);
+              return reportLayer(layer, options, given, /*command=*/"", os);
             });
   if (!complaints.empty())
     return answer(
         moert::invalidArgument(llvm::StringRef(complaints).rtrim().str()));
   return give(__func__, made, page);
+}
+
+moert_status *moejit_print_expectation(moejit_compiler *compiler,
+                                       const moejit_source *source,
+                                       const moert_device *device,
+                                       const int64_t *tokens, size_t num_tokens,
+                                       char **json) {
+  MOEJIT_NEEDED(json);
+  *json = nullptr;
+  MOEJIT_NEEDED(compiler);
+  MOEJIT_NEEDED(source);
+  if (num_tokens > 0)
+    MOEJIT_NEEDED(tokens);
+  // Sets the float state in which numbers are parsed and compared.
+  moert::FloatState state;
+  return give(__func__,
+              print(__func__, *compiler, *source, device, /*toCompile=*/true,
+                    [&](const Source &layer, const CompileOptions &options) {
+                      return expectLayer(layer, options, {tokens, num_tokens});
+                    }),
+              json);
+}
+
+moert_status *moejit_find_layers(const moejit_source *source, int64_t **layers,
+                                 size_t *num_layers) {
+  MOEJIT_NEEDED(layers);
+  *layers = nullptr;
+  MOEJIT_NEEDED(num_layers);
+  *num_layers = 0;
+  MOEJIT_NEEDED(source);
+  moert::FloatState state;
+  SpecOverrides overrides;
+  Result<SourceText> text = readText(__func__, *source, overrides);
+  if (!text)
+    return answer(text.status());
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  Diagnostics diagnostics(os);
+  mlir::FailureOr<std::vector<DecoderLayer>> found =
+      getDecoderLayers(*text, overrides, diagnostics);
+  if (failed(found))
+    return answer(
+        moert::invalidArgument(llvm::StringRef(messages).rtrim().str()));
+  *layers = static_cast<int64_t *>(
+      malloc(std::max<size_t>(found->size(), 1) * sizeof(int64_t)));
+  if (!*layers)
+    return answer(moert::resourceExhausted(
+        "moejit_find_layers: out of memory for the layers"));
+  for (const DecoderLayer &layer : *found)
+    if (layer.hasExperts)
+      (*layers)[(*num_layers)++] = layer.index;
+  return nullptr;
 }

@@ -13,14 +13,14 @@ using namespace moec::bench;
 static constexpr DeviceOptions::Words kWords = {
     "moe-bench",
     "cuda|cuda:N|sim|sim:SEED",
-    "What to measure (default: cuda); sim is a simulated GPU, which has no "
-    "clock: rows are checked alone",
-    "Where rows.json, peers_h200.json and yardstick.py are (default: "
+    "Device to measure (default: cuda); sim is a simulated GPU, without a "
+    "clock: rows are only checked",
+    "Folder of rows.json, peers_h200.json and yardstick.py (default: "
     "../share/moec beside the program)",
     "List the rows and stop",
-    "Where to record results; written after each row",
-    "Threads of compiler and reference (default: all cores)",
-    "Start no row after so long (default: 600)",
+    "File of results, written after each row",
+    "Threads of the compiler and the reference (default: all cores)",
+    "Start no row after this time (default: 600)",
     600};
 
 Options::Options() : DeviceOptions(kWords) {}
@@ -28,8 +28,8 @@ Options::Options() : DeviceOptions(kWords) {}
 bool Options::parse(int argc, char **argv) {
   if (!parseCommandLine(
           argc, argv,
-          "moe-bench: measure layers against what the device can do, and "
-          "against recorded kernels.\n\n"
+          "moe-bench: measure layers against the limits of the device and "
+          "recorded kernels.\n\n"
           "  moe-bench --json=results.json\n"
           "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
@@ -45,18 +45,18 @@ bool Options::parse(int argc, char **argv) {
   if (seconds <= 0 || (candidates.getNumOccurrences() && candidates < 1))
     return complain("--seconds and --candidates must be positive");
   if (!tune.empty() && (profile || router))
-    return complain("--tune goes with neither --profile nor --router");
+    return complain("--tune excludes --profile and --router");
   if (!fit.empty() && (profile || router || !tune.empty()))
-    return complain("--fit goes with neither --profile, --router nor --tune");
+    return complain("--fit excludes --profile, --router and --tune");
   if (!fit.empty() && llvm::StringRef(device).starts_with("sim"))
     return complain("--fit needs a device with a clock; give --device=cuda");
   if (untimed && !profile)
-    return complain("--untimed goes with --profile alone");
+    return complain("--untimed needs --profile");
   if (resume && json.empty())
-    return complain("--resume needs --json, the file to go on with");
+    return complain("--resume needs --json, the file to continue");
   if (compare ? others.size() != 2 : !others.empty())
-    return complain("--compare takes two records, OLD.json and NEW.json; all "
-                    "else takes none");
+    return complain("--compare takes two records, OLD.json and NEW.json; other "
+                    "modes take none");
   OutputCheck written;
   for (const std::string &record : others)
     written.addInput(record);
@@ -70,7 +70,7 @@ bool Options::parseTolerance() {
   bool isPercent = text.consume_back("%");
   if (text.getAsDouble(tolerance) || tolerance < 0)
     return complain("--tolerance: '" + toleranceText +
-                    "' is neither a share nor percent, as in 3%");
+                    "' is neither a fraction nor a percentage, as in 3%");
   if (isPercent)
     tolerance /= 100;
   return true;

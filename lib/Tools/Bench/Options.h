@@ -20,99 +20,100 @@ struct Options : DeviceOptions {
                                      llvm::cl::cat(category)};
   llvm::cl::list<std::string> rows{
       "rows", llvm::cl::value_desc("NAME[:TOKENS,...]"),
-      llvm::cl::desc("Only these rows; * and ? in the name as usual, may be "
-                     "given several times"),
+      llvm::cl::desc("Only these rows; names may contain * and ?; may be given "
+                     "several times"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> spec{
       "spec",
-      llvm::cl::desc(
-          "Print the spec (docs/use/layers.md) of the first row's layer "
-          "and stop; for moe-compile"),
+      llvm::cl::desc("Print the spec (docs/use/layers.md) of the first row's "
+                     "layer, for moe-compile, and stop"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> router{
       "router",
-      llvm::cl::desc("A second column: with the router, from hidden states "
-                     "alone"),
+      llvm::cl::desc(
+          "Add a column of times with the router, from hidden states alone"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> profile{
       "profile",
-      llvm::cl::desc("Times of each kernel of the rows, no table; with "
-                     "--router, of the layers with their routers too"),
+      llvm::cl::desc(
+          "Print times of each kernel of the rows instead of the table; with "
+          "--router, also for the layers with their routers"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> untimed{
       "untimed",
-      llvm::cl::desc("With --profile: one more run of each row and no times, "
-                     "for a profiler around it (benchmarks/counters.py)"),
+      llvm::cl::desc(
+          "With --profile: run each row once more and measure no times, under "
+          "an external profiler (benchmarks/counters.py)"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> config{
       "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
-      llvm::cl::desc("Take this config for a kernel "
-                     "(docs/design/lowering-to-gpu.md), may be "
-                     "given several times"),
+      llvm::cl::desc(
+          "Force a config of a kernel (docs/design/lowering-to-gpu.md); may be "
+          "given several times"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> tuned{
       "tuned", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Take the configs that --tune wrote; those of --config "
-                     "come first"),
+      llvm::cl::desc(
+          "Use the configs that --tune wrote; --config takes precedence"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> tune{
       "tune", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Measure other configs of the rows' products and write "
-                     "those that are better to LAYER.json (for --tuned), no "
-                     "table"),
+      llvm::cl::desc(
+          "Measure other configs of the rows' gemms and write the better ones "
+          "to LAYER.json (for --tuned), instead of the table"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> fit{
       "fit", llvm::cl::value_desc("file"),
-      llvm::cl::desc("Measure the rows with several configs, fit the "
-                     "coefficients of the device's part to the times, and "
-                     "write its entry for lib/Analysis/Cost/Fits "
-                     "(docs/design/cost-model.md), no table"),
+      llvm::cl::desc("Measure the rows with several configs, fit the cost "
+                     "model's coefficients of this GPU to the times, and write "
+                     "its entry for lib/Schedules/Interface/Fits "
+                     "(docs/design/cost-model.md), instead of the table"),
       llvm::cl::cat(category)};
   llvm::cl::opt<int> candidates{
       "candidates", llvm::cl::value_desc("N"),
-      llvm::cl::desc("For --tune: configs of a kernel that are measured at "
-                     "most, the best first by the model (default: 32). For "
-                     "--fit: configs of a kernel beside the chosen one "
-                     "(default: 5)"),
+      llvm::cl::desc(
+          "For --tune: largest number of configs measured per kernel, the best "
+          "predicted ones first (default: 32). For --fit: number of configs "
+          "per kernel beside the chosen one (default: 5)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<double> seconds{
       "seconds", llvm::cl::value_desc("N"),
-      llvm::cl::desc("For --tune and --fit: about how long, for all rows "
-                     "(default: 300)"),
+      llvm::cl::desc(
+          "For --tune and --fit: approximate time for all rows (default: 300)"),
       llvm::cl::init(300), llvm::cl::cat(category)};
   llvm::cl::opt<bool> resume{
       "resume",
-      llvm::cl::desc("Keep the rows that the file of --json has, of the same "
-                     "build on the same device"),
+      llvm::cl::desc("Keep the rows already in the file of --json, if they are "
+                     "from the same build and device"),
       llvm::cl::cat(category)};
   llvm::cl::opt<double> rowLimit{
       "row-limit", llvm::cl::value_desc("seconds"),
-      llvm::cl::desc("End the program where a row takes so long: a kernel that "
-                     "does not end cannot be stopped (default: 60; with --tune "
-                     "beside its time)"),
+      llvm::cl::desc(
+          "Exit if a row takes longer, since a kernel that hangs cannot be "
+          "stopped (default: 60; with --tune, in addition to its own time)"),
       llvm::cl::init(60), llvm::cl::cat(category)};
   llvm::cl::opt<int> observations{
       "observations", llvm::cl::value_desc("N"),
-      llvm::cl::desc("Of each row, in turn with those of the yardstick "
-                     "(default: 3)"),
+      llvm::cl::desc("Observations of each row, alternating with those of the "
+                     "yardstick (default: 3)"),
       llvm::cl::init(3), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> yardstick{
       "yardstick", llvm::cl::value_desc("python|none"),
-      llvm::cl::desc("The Python with PyTorch that measures ceilings and "
-                     "torch._grouped_mm (default: python3, where it has both)"),
+      llvm::cl::desc("Python with PyTorch to measure ceilings and "
+                     "torch._grouped_mm (default: python3, if it has PyTorch)"),
       llvm::cl::init("python3"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> commit{
       "commit", llvm::cl::value_desc("text"),
-      llvm::cl::desc("Recorded with the results (default: what the build "
-                     "wrote)"),
+      llvm::cl::desc(
+          "Commit to record with the results (default: that of the build)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cacheDir{
       "cache-dir", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Where compiled layers are kept (docs/use/c-api.md)"),
+      llvm::cl::desc("Cache of compiled layers (docs/use/c-api.md)"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> noCache{"no-cache",
-                              llvm::cl::desc("Compile each layer anew"),
-                              llvm::cl::cat(category)};
+  llvm::cl::opt<bool> noCache{
+      "no-cache", llvm::cl::desc("Neither read nor write the cache"),
+      llvm::cl::cat(category)};
   KernelOptions kernels{category};
   llvm::cl::opt<bool> compare{
       "compare",
@@ -121,7 +122,7 @@ struct Options : DeviceOptions {
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> toleranceText{
       "tolerance", llvm::cl::value_desc("3%"),
-      llvm::cl::desc("For --compare: how much slower is the same"),
+      llvm::cl::desc("For --compare: slowdown that counts as equal"),
       llvm::cl::init("3%"), llvm::cl::cat(category)};
 
   /// Parses the command line; returns false, with a message, if it makes no

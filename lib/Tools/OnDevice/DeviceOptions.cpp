@@ -18,8 +18,8 @@ DeviceOptions::DeviceOptions(const Words &words)
     : device("device", cl::value_desc(words.devices), cl::desc(words.device),
              cl::init("cuda"), cl::cat(category)),
       target("target", cl::value_desc(getGpuTargetChoices()),
-             cl::desc("What to compile for (default: the best that the GPU "
-                      "runs)"),
+             cl::desc(
+                 "Target to compile for (default: the best that the GPU runs)"),
              cl::cat(category)),
       data("data", cl::value_desc("folder"), cl::desc(words.data),
            cl::cat(category)),

@@ -36,8 +36,8 @@ Result<llvm::json::Object> DeviceRecord::read(const std::string &path,
       object->getString("device") != llvm::StringRef(device) ||
       object->getString("commit") != llvm::StringRef(commit) ||
       object->getString("target") != llvm::StringRef(target))
-    return moert::invalidArgument("--resume: " + path +
-                                  " is no record of this build on this device");
+    return moert::invalidArgument(
+        "--resume: " + path + " is not a record of this build on this device");
   return std::move(*object);
 }
 

@@ -83,18 +83,31 @@ std::string moec::report::showRange(int64_t from, int64_t to) {
                     : formatv("{0} to {1}", from, to).str();
 }
 
-Table::Table(ArrayRef<StringRef> names, raw_ostream &os) : os(os) {
+Table::~Table() {
+  llvm::SmallVector<bool> isShown;
+  for (size_t i = 0; i < names.size(); ++i)
+    isShown.push_back(llvm::any_of(rows, [&](const Row &row) {
+      return i < row.cells.size() && !row.cells[i].empty();
+    }));
   os << "<div class=\"wide\"><table><thead><tr>";
-  for (StringRef name : names)
-    os << "<th>" << escape(name) << "</th>";
+  for (auto [name, shown] : llvm::zip(names, isShown))
+    if (shown)
+      os << "<th>" << escape(name) << "</th>";
   os << "</tr></thead><tbody>\n";
+  for (const Row &row : rows)
+    print(row, isShown);
+  os << "</tbody></table></div>\n";
 }
 
-Table::~Table() { os << "</tbody></table></div>\n"; }
-
 void Table::addRow(ArrayRef<std::string> cells, const Keys &keys) {
-  os << "<tr" << showKeys(keys) << ">";
-  for (const std::string &cell : cells) {
+  rows.push_back({llvm::SmallVector<std::string>(cells), keys});
+}
+
+void Table::print(const Row &row, ArrayRef<bool> isShown) {
+  os << "<tr" << showKeys(row.keys) << ">";
+  for (auto [cell, shown] : llvm::zip(row.cells, isShown)) {
+    if (!shown)
+      continue;
     bool isNumber = !cell.empty() && llvm::isDigit(cell.front()) &&
                     !StringRef(cell).contains(",") &&
                     !StringRef(cell).contains(" to ");
@@ -106,12 +119,15 @@ void Table::addRow(ArrayRef<std::string> cells, const Keys &keys) {
 
 Drawing::Drawing(double width, double height, StringRef label, raw_ostream &os)
     : os(os) {
-  os << formatv("<svg viewBox=\"0 0 {0:f0} {1:f0}\" style=\"max-width:{0:f0}px"
-                "\" role=\"img\" aria-label=\"{2}\">\n",
-                width, height, escape(label));
+  // Smaller text could not be read: narrower windows scroll.
+  constexpr double least = 0.75;
+  os << formatv("<div class=\"wide\"><svg viewBox=\"0 0 {0:f0} {1:f0}\" "
+                "style=\"min-width:{2:f0}px;max-width:{0:f0}px\" "
+                "role=\"img\" aria-label=\"{3}\">\n",
+                width, height, least * width, escape(label));
 }
 
-Drawing::~Drawing() { os << "</svg>\n"; }
+Drawing::~Drawing() { os << "</svg></div>\n"; }
 
 void Drawing::box(double x, double y, double width, double height,
                   StringRef style, const Keys &keys, StringRef tip) {
@@ -132,11 +148,11 @@ void Drawing::fittedText(double x, double y, double width, StringRef style,
                          StringRef text) {
   // Upper bound on the mean width of a letter in the style sheet.
   constexpr double letter = 6.4;
-  auto room = size_t(std::max(0.0, width / letter));
-  if (text.size() <= room)
+  auto limit = size_t(std::max(0.0, width / letter));
+  if (text.size() <= limit)
     return this->text(x, y, style, text);
-  if (room > 3)
-    this->text(x, y, style, (text.take_front(room - 1) + "\u2026").str());
+  if (limit > 3)
+    this->text(x, y, style, (text.take_front(limit - 1) + "\u2026").str());
 }
 
 void Drawing::line(double x1, double y1, double x2, double y2,

@@ -9,11 +9,14 @@
 #define MOEC_LIB_TOOLS_REPORT_HTML_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace moec::report {
 
@@ -36,10 +39,12 @@ std::string showOperations(double operations);
 /// "0 to 2", or "1" if both are 1.
 std::string showRange(int64_t from, int64_t to);
 
-/// A table with escaped cells and a column per name.
+/// A table with escaped cells and a column per name. Columns without any text
+/// are left out. The table is written when the object ends.
 class Table {
 public:
-  Table(llvm::ArrayRef<llvm::StringRef> names, llvm::raw_ostream &os);
+  Table(llvm::ArrayRef<llvm::StringRef> names, llvm::raw_ostream &os)
+      : names(llvm::to_vector_of<std::string>(names)), os(os) {}
   ~Table();
   Table(const Table &) = delete;
   Table &operator=(const Table &) = delete;
@@ -48,10 +53,19 @@ public:
   void addRow(llvm::ArrayRef<std::string> cells, const Keys &keys = {});
 
 private:
+  struct Row {
+    llvm::SmallVector<std::string> cells;
+    Keys keys;
+  };
+  void print(const Row &row, llvm::ArrayRef<bool> isShown);
+
+  llvm::SmallVector<std::string> names;
+  std::vector<Row> rows;
   llvm::raw_ostream &os;
 };
 
-/// An SVG drawing; its units are pixels unless the page is narrower.
+/// An SVG drawing. Its units are pixels, or up to a quarter less if the window
+/// is narrower; then it scrolls.
 class Drawing {
 public:
   Drawing(double width, double height, llvm::StringRef label,

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parts.h"
-#include "moec/Analysis/ConfigText.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/ConfigText.h"
+#include "moec/Schedules/Device.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;

@@ -44,18 +44,8 @@ PhaseFigures Layer::getFigures(const LaunchedPhase &phase,
   return figures;
 }
 
-Total Layer::getTotal(const TokenRange &range, int64_t tokens) const {
-  Total total;
-  for (const LaunchedPhase &phase : range.phases) {
-    PhaseFigures figures = getFigures(phase, tokens);
-    total.work.operations += figures.work.operations;
-    total.work.bytes += figures.work.bytes;
-    if (!figures.prediction)
-      continue;
-    total.us = total.us.value_or(0) + figures.prediction->us;
-    total.floorUs += figures.prediction->floorUs;
-  }
-  return total;
+ExpectedRun Layer::getTotal(const TokenRange &range, int64_t tokens) const {
+  return expectRun(range.op, tokens, topK, target, device);
 }
 
 const TokenRange *Layer::findRange(int64_t tokens) const {
@@ -78,9 +68,9 @@ Keys moec::report::getKeys(const LaunchedPhase &phase) {
 }
 
 StringRef moec::report::getStyle(Operation *phase) {
-  if (isa<tile::ContractOp>(phase))
+  if (isa<tile::GemmOp>(phase))
     return "product";
-  if (isa<tile::TopKOp, tile::RankOp, tile::CountSlotsOp>(phase))
+  if (isa<tile::TopKOp, tile::SortByExpertOp, tile::CountSlotsOp>(phase))
     return "routing";
   if (isa<tile::GatherReduceOp>(phase))
     return "combine";

@@ -8,8 +8,7 @@
 #ifndef MOEC_LIB_TOOLS_REPORT_LAYER_H
 #define MOEC_LIB_TOOLS_REPORT_LAYER_H
 
-#include "../PhaseTime.h"
-#include "../PhaseWork.h"
+#include "../ExpectedRun.h"
 #include "Html.h"
 #include "Measured.h"
 #include "moec/Import/LayerSpec.h"
@@ -35,14 +34,6 @@ struct TokenRange {
   std::vector<llvm::SmallVector<PhaseFigures>> figures;
 };
 
-/// The time of all launches of a range in sequence; empty if no rates are
-/// known.
-struct Total {
-  std::optional<double> us;
-  double floorUs = 0;
-  Work work;
-};
-
 /// A compiled layer, at level tile.
 struct Layer {
   mlir::ModuleOp module;
@@ -56,12 +47,14 @@ struct Layer {
   /// By kernel; empty without an assembler.
   std::map<std::string, KernelReport> assembled;
   Measured measured;
+  /// Layers with experts of the model; 0 if the source describes one layer.
+  int64_t numLayers = 0;
 
   Layer(mlir::ModuleOp module, const std::optional<LayerSpec> &spec,
         const moert::Plan &plan, const Target &target);
 
   PhaseFigures getFigures(const LaunchedPhase &phase, int64_t tokens) const;
-  Total getTotal(const TokenRange &range, int64_t tokens) const;
+  ExpectedRun getTotal(const TokenRange &range, int64_t tokens) const;
   /// The range that contains a token count; null if there is none.
   const TokenRange *findRange(int64_t tokens) const;
 };

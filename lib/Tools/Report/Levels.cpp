@@ -76,13 +76,13 @@ void Levels::addIR(StringRef id, StringRef title, ModuleOp module,
                    const Keys &ofLayers) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  AsmState::LocationMap places;
-  AsmState state(module, OpPrintingFlags(), &places);
+  AsmState::LocationMap locations;
+  AsmState state(module, OpPrintingFlags(), &locations);
   module.print(os, state);
   addText(id, title, text);
   std::vector<Line> &lines = levels.back().lines;
-  for (auto [op, place] : places) {
-    size_t line = place.first - 1;
+  for (auto [op, location] : locations) {
+    size_t line = location.first - 1;
     if (line < lines.size())
       lines[line].keys.merge(isa<moe::LayerOp>(op) ? Keys(ofLayers)
                                                    : ::getKeys(op));

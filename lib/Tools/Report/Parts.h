@@ -12,6 +12,13 @@
 
 namespace moec::report {
 
+/// Says what made the page, and when.
+void showOrigin(llvm::StringRef command, llvm::raw_ostream &os);
+
+/// Shows memory and expected times of the layer, and of all layers of the
+/// model.
+void showSummary(const Layer &layer, llvm::raw_ostream &os);
+
 /// Draws router, dispatch, experts, shared experts and combine with shapes,
 /// types and formats. For a layer without a spec draws only its tensors.
 void drawLayer(const Layer &layer, llvm::raw_ostream &os);

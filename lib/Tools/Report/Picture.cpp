@@ -196,8 +196,8 @@ void moec::report::drawLayer(const Layer &layer, raw_ostream &os) {
     os << "<pre class=\"words\">" << escape(words) << "</pre>\n";
     Picture(layer, os).draw();
   } else {
-    os << "<p>It came as IR, which has no spec: its tensors are all that is "
-          "known of it.</p>\n";
+    os << "<p>The input was IR, without a spec; only the layer's tensors are "
+          "known.</p>\n";
   }
   os << "<details><summary>tensors</summary>\n";
   {

@@ -26,7 +26,7 @@ static LogicalResult lower(const Source &source, const CompileOptions &options,
                            Levels &levels) {
   ModuleOp module = *source.module;
   if (source.spec)
-    levels.addText("spec", "spec: the layer in JSON, with every default",
+    levels.addText("spec", "spec: the layer in JSON, with all defaults",
                    printLayerSpec(*source.spec));
   FailureOr<Level> level = detectLevel(module);
   if (failed(level))
@@ -42,11 +42,11 @@ static LogicalResult lower(const Source &source, const CompileOptions &options,
   if (*level <= Level::Plan) {
     if (failed(lowerToLevel(module, Level::Plan, options)))
       return failure();
-    levels.addIR("plan", "plan: when and where, launches over buffers", module);
+    levels.addIR("plan", "plan: launches over buffers", module);
   }
   if (failed(lowerToLevel(module, Level::Tile, options)))
     return failure();
-  levels.addIR("tile", "tile: how, kernels of configured ops", module);
+  levels.addIR("tile", "tile: kernels of configured ops", module);
   return success();
 }
 
@@ -101,10 +101,13 @@ static std::string getTitle(const Source &source, ModuleOp module) {
   return (*module.getOps<plan::ProgramOp>().begin()).getSymName().str();
 }
 
-static void showPage(const Layer &layer, StringRef title, StringRef ways,
-                     const Levels &levels, raw_ostream &os) {
+static void showPage(const Layer &layer, StringRef title, StringRef command,
+                     StringRef strategies, const Levels &levels,
+                     raw_ostream &os) {
   std::string name = escape(title);
-  os << "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+  os << "<!DOCTYPE html>\n<html lang=\"en\"><head><meta "
+        "charset=\"utf-8\"><meta "
+        "name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
      << "<title>" << name << " - moec</title>\n<style>" << kStyle
      << "</style></head><body>\n<h1>" << name << "</h1>\n<p class=\"sub\">for "
      << escape(layer.target.name);
@@ -114,18 +117,32 @@ static void showPage(const Layer &layer, StringRef title, StringRef ways,
                       layer.plan.kernels.size(), layer.ranges.size(),
                       layer.ranges.size() == 1 ? "range" : "ranges",
                       layer.plan.maxTokens)
-     << "</p>\n<nav><a href=\"#layer\">layer</a><a href=\"#times\">times</a>"
-        "<a href=\"#roofline\">roofline</a><a href=\"#plan\">plan and "
-        "kernels</a><a href=\"#workspace\">workspace</a><a "
-        "href=\"#levels\">levels</a></nav>\n";
+     << "</p>\n";
+  showOrigin(command, os);
+  os << "<nav>";
+  for (auto [id, name] :
+       {std::pair<StringRef, StringRef>{"glance", "at a glance"},
+        {"layer", "layer"},
+        {"times", "times"},
+        {"roofline", "roofline"},
+        {"plan", "plan and kernels"},
+        {"workspace", "workspace"},
+        {"levels", "levels"}})
+    if (layer.device || id != "roofline")
+      os << "<a href=\"#" << id << "\">" << name << "</a>";
+  os << "</nav>\n";
+  os << "<h2 id=\"glance\">At a glance</h2>\n";
+  showSummary(layer, os);
   os << "<h2 id=\"layer\">Layer</h2>\n";
   drawLayer(layer, os);
-  if (!ways.empty())
-    os << "<pre class=\"words\">" << escape(ways) << "</pre>\n";
+  if (!strategies.empty())
+    os << "<pre class=\"words\">" << escape(strategies) << "</pre>\n";
   os << "<h2 id=\"times\">Times</h2>\n";
   showTimes(layer, os);
-  os << "<h2 id=\"roofline\">Roofline</h2>\n";
-  drawRoofline(layer, os);
+  if (layer.device) {
+    os << "<h2 id=\"roofline\">Roofline</h2>\n";
+    drawRoofline(layer, os);
+  }
   os << "<h2 id=\"plan\">Plan and kernels</h2>\n<p class=\"legend\">By tokens "
         "of a call.<span class=\"product-key\"></span>products<span "
         "class=\"routing-key\"></span>routing<span "
@@ -148,7 +165,7 @@ static void showPage(const Layer &layer, StringRef title, StringRef ways,
 FailureOr<std::string> moec::reportLayer(const Source &source,
                                          const CompileOptions &options,
                                          const BenchResults &results,
-                                         raw_ostream &os) {
+                                         StringRef command, raw_ostream &os) {
   Measured measured;
   if (!results.json.empty()) {
     FailureOr<Measured> read =
@@ -167,11 +184,12 @@ FailureOr<std::string> moec::reportLayer(const Source &source,
   Target target = *Target::find(options.target, /*lanes=*/0, options.part);
   report::Layer layer(module, source.spec, *plan, target);
   layer.measured = std::move(measured);
+  layer.numLayers = source.numLayers;
   if (failed(compileKernels(module, options, levels, layer.assembled)))
     return failure();
-  std::string page, ways;
-  llvm::raw_string_ostream words(ways), html(page);
-  describeWays(module, target, words);
-  showPage(layer, getTitle(source, module), ways, levels, html);
+  std::string page, strategies;
+  llvm::raw_string_ostream words(strategies), html(page);
+  describeStrategies(module, target, words);
+  showPage(layer, getTitle(source, module), command, strategies, levels, html);
   return page;
 }

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parts.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/Device.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -105,14 +105,15 @@ std::vector<Series> Roofline::getSeries() const {
   std::vector<Series> all;
   for (const TokenRange &range : layer.ranges)
     for (auto [phase, figures] : llvm::zip(range.phases, range.figures)) {
-      if (!isa<tile::ContractOp>(phase.op))
+      if (!isa<tile::GemmOp>(phase.op))
         continue;
       tile::KernelOp kernel = phase.kernel;
       std::string symbol = kernel.getSymName().str(), stage = getStage(phase);
       auto found = llvm::find_if(
           all, [&](const Series &series) { return series.stage == stage; });
-      Series &series =
-          found == all.end() ? all.emplace_back(Series{stage}) : *found;
+      Series &series = found == all.end()
+                           ? all.emplace_back(Series{stage, {}, {}, {}})
+                           : *found;
       for (auto [tokens, figure] : llvm::zip(range.ends, figures))
         if (figure.work.operations > 0 && figure.prediction->us > 0) {
           series.expected.push_back(
@@ -174,7 +175,7 @@ void Roofline::drawPoints() {
 void Roofline::draw() {
   drawAxes();
   bool hasFloat8 = false, has16 = false;
-  ModuleOp(layer.module).walk([&](tile::ContractOp op) {
+  ModuleOp(layer.module).walk([&](tile::GemmOp op) {
     Type type = cast<MemRefType>(op.getInput().getType()).getElementType();
     (type.getIntOrFloatBitWidth() == 8 ? hasFloat8 : has16) = true;
   });
@@ -195,8 +196,8 @@ void moec::report::drawRoofline(const Layer &layer, raw_ostream &os) {
        << " are known, so that there is no roofline.</p>\n";
     return;
   }
-  os << "<p>Products at the ends of their ranges of tokens, from few tokens on "
-        "the left to many. Of those that share a launch each has its part of "
-        "the expected time.</p>\n";
+  os << "<p>Gemms at the ends of their ranges of tokens, from few tokens on "
+        "the left to many. Gemms that share a launch each have their part of "
+        "its expected time.</p>\n";
   Roofline(layer, os).draw();
 }

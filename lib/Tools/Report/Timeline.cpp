@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parts.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/Device.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -149,9 +149,10 @@ void Timeline::drawStreams(Drawing &drawing, double y) {
     double x = getX(next++) + 3;
     drawing.box(x, lane, step - 6, laneHeight - 10,
                 getStyle(column.phases.front()->op), column.keys,
-                column.name + (each.dependent
-                                   ? ", may begin before the one before ends"
-                                   : ""));
+                column.name +
+                    (each.dependent
+                         ? ", may begin before the launch ahead of it ends"
+                         : ""));
     for (auto [i, phase] : llvm::enumerate(column.phases))
       drawing.fittedText(x + 5, lane + 14 + 13 * double(i), step - 12, "small",
                          getStage(*phase));
@@ -194,8 +195,7 @@ void Timeline::drawOrder() {
   os << "<p class=\"caption\">In order, not to scale: launches on their "
         "streams"
      << (layer.plan.numStreams > 1 ? ", arrows for events" : "")
-     << ", and what of the workspace lives meanwhile, at T=" << tokens
-     << ".</p>\n";
+     << ", and the live parts of the workspace, at T=" << tokens << ".</p>\n";
   double streams = laneHeight * double(layer.plan.numStreams);
   Drawing drawing(width, streams + slotHeight * double(layer.plan.numSlots) + 8,
                   "launches and workspace in order", os);
@@ -209,7 +209,7 @@ void moec::report::drawTimeline(const Layer &layer, const TokenRange &range,
                                 raw_ostream &os) {
   if (layer.device)
     os << "<p class=\"caption\">Expected, to scale, at T=" << range.ends.back()
-       << "; what dependent launches overlap is not in it.</p>\n";
+       << "; the overlap of dependent launches is not included.</p>\n";
   Timeline(layer, range, os).draw();
 }
 

@@ -6,25 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parts.h"
-#include "moec/Analysis/Device.h"
-#include "llvm/ADT/MapVector.h"
+#include "moec/Schedules/Device.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace moec;
 using namespace moec::report;
 using llvm::formatv;
-
-static std::string getBoundOf(const Layer &layer, const TokenRange &range,
-                              int64_t tokens) {
-  llvm::MapVector<StringRef, double> bounds;
-  for (const LaunchedPhase &phase : range.phases)
-    if (auto prediction = layer.getFigures(phase, tokens).prediction)
-      bounds[getBound(*prediction)] += prediction->us;
-  if (bounds.empty())
-    return "";
-  return llvm::max_element(bounds, llvm::less_second())->first.str();
-}
 
 static void showMeasured(const Layer &layer, raw_ostream &os) {
   os << "<h3>measured</h3><p>" << escape(layer.measured.device)
@@ -66,12 +54,12 @@ static void showMeasured(const Layer &layer, raw_ostream &os) {
 void moec::report::showTimes(const Layer &layer, raw_ostream &os) {
   if (layer.device)
     os << "<p>Expected on " << escape(layer.device->describe())
-       << ", launches one after the other, experts equally likely. Of the "
-          "floor: what the least bytes or operations would take at the "
+       << ", launches in sequence, experts equally likely. Of the floor: "
+          "fraction of the time that the least bytes or operations take at the "
           "device's rates.</p>\n";
   else
     os << "<p>No rates of target " << escape(layer.target.name)
-       << " are known: work at least, no times.</p>\n";
+       << " are known: least work, no times.</p>\n";
   {
     Table table({"range", "launches", "tokens", "expected", "of the floor",
                  "bound by", "operations", "touched"},
@@ -80,18 +68,15 @@ void moec::report::showTimes(const Layer &layer, raw_ostream &os) {
       auto launches = llvm::count_if(range.phases,
                                      [](auto &phase) { return phase.isFirst; });
       for (int64_t tokens : range.ends) {
-        Total total = layer.getTotal(range, tokens);
+        ExpectedRun total = layer.getTotal(range, tokens);
         bool isFirst = tokens == range.ends.front();
         table.addRow(
             {isFirst ? showRange(range.steps->minTokens, range.steps->maxTokens)
                      : "",
              isFirst ? std::to_string(launches) : "", std::to_string(tokens),
              total.us ? showTime(*total.us) : "",
-             total.us && *total.us > 0
-                 ? formatv("{0:f0} %", 100 * total.floorUs / *total.us).str()
-                 : "",
-             getBoundOf(layer, range, tokens),
-             showOperations(total.work.operations),
+             total.us ? formatv("{0:f0} %", total.getFloorPercent()).str() : "",
+             total.bound.str(), showOperations(total.work.operations),
              showBytes(total.work.bytes)});
       }
     }

@@ -44,8 +44,8 @@ Result<std::string> ReferenceCheck::makeTemporary(llvm::StringRef stem,
 
 Status ReferenceCheck::setSpec(const std::string &spec) {
   if (spec.empty())
-    return moert::invalidArgument("--check: the package has no spec, since it "
-                                  "was made from IR; give --spec=FILE.json");
+    return moert::invalidArgument("--check: the package was made from IR and "
+                                  "has no spec; give --spec=FILE.json");
   Result<std::string> path = makeTemporary("spec", "json");
   if (!path)
     return path.status();
@@ -103,9 +103,9 @@ static void addToPythonPath(const std::string &folder) {
 
 Status ReferenceCheck::findReference() {
   constexpr llvm::StringLiteral remedy =
-      "; scripts/setup makes an environment that has what it takes (.venv), or "
-      "set MOEC_PYTHON to an interpreter with the packages of "
-      "python/requirements.txt, and PYTHONPATH to the folder python";
+      "; run scripts/setup to make the environment (.venv), or set MOEC_PYTHON "
+      "to an interpreter with the packages of python/requirements.txt, and "
+      "PYTHONPATH to the folder python";
   std::string root = findRoot();
   if (!root.empty())
     addToPythonPath(root + "/python");
@@ -118,7 +118,7 @@ Status ReferenceCheck::findReference() {
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(name);
   if (!found)
     return moert::unavailable("the check needs Python, and '" + name +
-                              "' is no program" + remedy.str());
+                              "' is not a program" + remedy.str());
   python = *found;
   std::optional<llvm::StringRef> silent[] = {
       llvm::StringRef(), llvm::StringRef(), llvm::StringRef()};

@@ -163,9 +163,8 @@ static std::string checkGroups(const SafetensorsEntry &entry, int64_t columns,
              std::to_string(group) + ", expected " +
              std::to_string(int64_t(column) / size) + ": groups are of " +
              std::to_string(size) +
-             " neighbours, and columns in another order (act-order) are read "
-             "where the configuration says so (desc_act, or actorder "
-             "\"group\")";
+             " adjacent columns; another column order (act-order) needs "
+             "desc_act, or actorder \"group\", in the configuration";
   return "";
 }
 
@@ -194,6 +193,23 @@ static std::string checkMiddleZeros(const CheckpointPart &part,
   return "";
 }
 
+static std::string checkZeros(const SafetensorsEntry &entry) {
+  if (!canConvert(entry.dtype, moert::DType::F32))
+    return "is " + ::describe(entry) + ", expected numbers that are all 0";
+  size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+  for (size_t i = 0; i < entry.bytes / size; ++i) {
+    float value = 1;
+    convertElement(entry.data + i * size, entry.dtype,
+                   reinterpret_cast<uint8_t *>(&value), moert::DType::F32);
+    if (value != 0)
+      return "has a " + showElement(entry.data + i * size, entry.dtype) +
+             " (element " + std::to_string(i) +
+             "), and the model's experts have no bias; a bias that is all 0 is "
+             "read past";
+  }
+  return "";
+}
+
 std::string moec::checkBeside(const CheckpointPart &part,
                               const SafetensorsEntry &entry, int64_t rows,
                               int64_t columns) {
@@ -204,6 +220,8 @@ std::string moec::checkBeside(const CheckpointPart &part,
     return checkGroups(entry, columns, part.groupColumns);
   case PartUse::MiddleZeros:
     return checkMiddleZeros(part, entry, rows, columns);
+  case PartUse::Zeros:
+    return checkZeros(entry);
   case PartUse::NF4Numbers:
     return checkNF4Numbers(entry);
   case PartUse::NF4State:

@@ -23,6 +23,11 @@ bool isFloat(DType dtype) {
   return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F16;
 }
 
+bool isEightBit(DType dtype) {
+  return dtype == DType::F8E4M3 || dtype == DType::F8E5M2 ||
+         dtype == DType::F8E8M0;
+}
+
 const llvm::fltSemantics &getSemantics(DType dtype) {
   switch (dtype) {
   case DType::F32:
@@ -31,6 +36,8 @@ const llvm::fltSemantics &getSemantics(DType dtype) {
     return llvm::APFloat::BFloat();
   case DType::F8E4M3:
     return llvm::APFloat::Float8E4M3FN();
+  case DType::F8E5M2:
+    return llvm::APFloat::Float8E5M2();
   case DType::F8E8M0:
     return llvm::APFloat::Float8E8M0FNU();
   default:
@@ -76,7 +83,7 @@ bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
     *result = *source;
     return true;
   }
-  if (isFloat(from) || from == DType::F8E8M0) {
+  if (isFloat(from) || isEightBit(from)) {
     llvm::APFloat value = readFloat(source, from);
     // A NaN stays one, whatever its payload. The NaN of e8m0 has no payload,
     // and without one the bits in another type would be those of infinity.
@@ -94,8 +101,29 @@ bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
                               value <= std::numeric_limits<int32_t>::max());
 }
 
+bool moec::convertSplit(const uint8_t *source, DType from, uint8_t *result,
+                        DType to, bool remainder) {
+  constexpr auto nearest = llvm::APFloat::rmNearestTiesToEven;
+  llvm::APFloat value = readFloat(source, from);
+  bool lost = false;
+  value.convert(getSemantics(DType::F32), nearest, &lost);
+  llvm::APFloat rounded = value;
+  rounded.convert(getSemantics(to), nearest, &lost);
+  bool isInRange = rounded.isFinite();
+  if (remainder && isInRange) {
+    llvm::APFloat back = rounded;
+    back.convert(getSemantics(DType::F32), nearest, &lost);
+    value.subtract(back, nearest);
+    rounded = value;
+    rounded.convert(getSemantics(to), nearest, &lost);
+  }
+  uint64_t bits = rounded.bitcastToAPInt().getZExtValue();
+  std::memcpy(result, &bits, size_t(moert::dtypeBits(to)) / 8);
+  return isInRange;
+}
+
 std::string moec::showElement(const uint8_t *source, DType dtype) {
-  if (isFloat(dtype) || dtype == DType::F8E4M3 || dtype == DType::F8E8M0) {
+  if (isFloat(dtype) || isEightBit(dtype)) {
     llvm::SmallString<32> text;
     readFloat(source, dtype).toString(text);
     return text.str().str();

@@ -25,9 +25,15 @@ namespace moec {
 /// f8e8m0.
 bool canConvert(moert::DType from, moert::DType to);
 
-/// Converts one element. Returns false if `to` cannot represent its value.
+/// Converts one element; also fp8 elements, whose scales the caller applies.
+/// Returns false if `to` cannot represent its value.
 bool convertElement(const uint8_t *source, moert::DType from, uint8_t *result,
                     moert::DType to);
+
+/// Rounds one element of floats; with `remainder` converts what the rounding
+/// loses, rounded too. Returns false if the value is beyond the range of `to`.
+bool convertSplit(const uint8_t *source, moert::DType from, uint8_t *result,
+                  moert::DType to, bool remainder);
 
 /// The value of an element, for messages.
 std::string showElement(const uint8_t *source, moert::DType dtype);

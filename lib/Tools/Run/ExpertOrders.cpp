@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <optional>
 
 using namespace moec;
 using llvm::StringRef;
@@ -65,29 +66,19 @@ const TensorInfo *findInfo(const LayerRequest &request, StringRef name) {
   return it == request.signature.end() ? nullptr : &*it;
 }
 
-bool isSplit(const LayerRequest &request, StringRef name) {
-  const TensorShard *shard = request.findShard(name);
-  return shard && shard->dimension >= 0;
-}
-
 } // namespace
 
 void ExpertOrders::findPlanes(const LocatedTensor &w13) {
+  // The planes of all experts are those of the first.
+  std::optional<int64_t> slot;
   for (const LocatedPart &located : w13.parts)
     if (const CheckpointPart *part = located.part;
         part && part->use == PartUse::Values &&
-        part->isPerExpert() != isShared && located.slot == 0)
+        part->isPerExpert() != isShared &&
+        located.slot == slot.value_or(located.slot)) {
+      slot = located.slot;
       planes.push_back({part->firstRow, part->rowStride, part->numRows});
-}
-
-std::string ExpertOrders::getSplitMessage() const {
-  std::string message = "has columns in another order (act-order), of which "
-                        "ranks that share ";
-  if (isShared)
-    return message + "the shared expert would have any; give groups of one "
-                     "rank ('parallel.tp')";
-  return message + "every expert would have any; give each rank whole experts "
-                   "('parallel.experts')";
+    }
 }
 
 Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
@@ -121,38 +112,35 @@ Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
       return fail(located, what);
     modules[located.slot].push_back(std::move(groups));
   }
-  for (auto &[place, groups] : modules) {
+  for (auto &[index, groups] : modules) {
     const LocatedPart &module = *groups.front().located;
     std::vector<int32_t> order = sortColumns(groups.front().ofColumn);
     for (const Groups &other : llvm::drop_begin(groups))
       if (other.ofColumn != groups.front().ofColumn)
-        return fail(*other.located,
-                    "has columns in other groups than '" + module.name +
-                        "'; gate and up multiply the same input, which has one "
-                        "order for both");
+        return fail(*other.located, "has columns in other groups than '" +
+                                        module.name +
+                                        "'; gate and up multiply the same "
+                                        "input, so both need one column order");
     if (order.empty())
       continue;
     if (groups.size() < numModules)
-      return fail(module,
-                  "has columns in another order, and gate or up has no "
-                  "such tensor; both multiply the same input, which has "
-                  "one order for both");
+      return fail(
+          module,
+          "has columns in another order, but gate or up has no such tensor; "
+          "both multiply the same input, so both need one column order");
     const LocatedTensor *columns = layer.find(columnsName);
     if (isFirst && (!columns || !columns->parts.front().part))
       return fail(module, "has columns in another order (act-order) than '" +
                               columnsName +
-                              "' of the file; leave one of them out");
-    if (!isFirst && isSplit(request, second))
-      return fail(module, getSplitMessage());
+                              "' in the file; leave one of them out");
     if (!isFirst && planes.empty())
-      return fail(module, "has columns in another order (act-order), in which "
-                          "the rows of '" +
+      return fail(module, "has columns in another order (act-order), which "
+                          "must also be the row order of '" +
                               first +
-                              "' have to be; give both products under the "
-                              "model's names");
-    if (size_t(place) >= orders.size())
-      orders.resize(size_t(place) + 1);
-    (isFirst ? orders[size_t(place)].w13 : orders[size_t(place)].w2) =
+                              "'; give both weights under the model's names");
+    if (size_t(index) >= orders.size())
+      orders.resize(size_t(index) + 1);
+    (isFirst ? orders[size_t(index)].w13 : orders[size_t(index)].w2) =
         std::move(order);
   }
   return Status::ok();
@@ -186,12 +174,12 @@ void ExpertOrders::orderRows(const Order &order, size_t rowBytes, size_t bytes,
     }
 }
 
-void ExpertOrders::apply(const CopyTarget &target, int64_t place,
+void ExpertOrders::apply(const CopyTarget &target, int64_t index,
                          uint8_t *matrix) const {
   // Scales that all rows share have one dimension less.
-  if (size_t(place) >= orders.size() || target.shape.size() < 2)
+  if (size_t(index) >= orders.size() || target.shape.size() < 2)
     return;
-  const OrdersOfExpert &expert = orders[size_t(place)];
+  const OrdersOfExpert &expert = orders[size_t(index)];
   StringRef name = target.name;
   size_t bytes = target.getMatrixBytes();
   size_t rowBytes = bytes / size_t(target.getLocal().rows);
@@ -202,10 +190,10 @@ void ExpertOrders::apply(const CopyTarget &target, int64_t place,
     orderRows(expert.w2, rowBytes, bytes, matrix);
 }
 
-void ExpertOrders::writeColumns(int64_t place,
+void ExpertOrders::writeColumns(int64_t index,
                                 llvm::MutableArrayRef<int32_t> columns) const {
-  if (size_t(place) < orders.size() && !orders[size_t(place)].w13.empty())
-    llvm::copy(orders[size_t(place)].w13, columns.begin());
+  if (size_t(index) < orders.size() && !orders[size_t(index)].w13.empty())
+    llvm::copy(orders[size_t(index)].w13, columns.begin());
   else
     std::iota(columns.begin(), columns.end(), 0);
 }

@@ -37,11 +37,19 @@ public:
 
   /// Permutes a matrix from the file's order into the layer's; leaves a matrix
   /// of other experts as it is.
-  void apply(const CopyTarget &target, int64_t place, uint8_t *matrix) const;
+  void apply(const CopyTarget &target, int64_t index, uint8_t *matrix) const;
+
+  /// Whether a matrix of expert `index` may be permuted.
+  bool has(int64_t index) const { return size_t(index) < orders.size(); }
+
+  /// Whether the order of an expert's second gemm mixes the parts of ranks.
+  bool mixesParts(int64_t index) const {
+    return has(index) && !orders[size_t(index)].w2.empty();
+  }
 
   /// Writes the index of the input element that each column of an expert's
   /// first gemm multiplies.
-  void writeColumns(int64_t place,
+  void writeColumns(int64_t index,
                     llvm::MutableArrayRef<int32_t> columns) const;
 
 private:
@@ -64,7 +72,6 @@ private:
                             const LocatedLayer &layer,
                             const LayerRequest &request,
                             const std::string &name);
-  std::string getSplitMessage() const;
   void findPlanes(const LocatedTensor &w13);
   void orderRows(const Order &order, size_t rowBytes, size_t bytes,
                  uint8_t *matrix) const;

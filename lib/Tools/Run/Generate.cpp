@@ -7,10 +7,10 @@
 
 #include "HostTensor.h"
 
+#include "../../../runtime/src/support/Threads.h"
 #include "moec/Generator/Generator.h"
 #include "moec/Import/TensorSignature.h"
 #include "moert/Balance.h"
-#include "runtime/src/support/Threads.h"
 #include "llvm/ADT/APFloat.h"
 
 #include <algorithm>
@@ -164,14 +164,14 @@ moec::makeReplicaTables(const std::vector<HostTensor> &tensors,
     return std::vector<NamedTable>();
   if (ids->isGiven != counts->isGiven)
     return moert::invalidArgument(
-        "'replicas.physical_ids' and 'replicas.counts' are given together, or "
-        "both left out");
+        "'replicas.physical_ids' and 'replicas.counts' go together; give both "
+        "or leave both out");
   if (ids->isGiven)
     return std::vector<NamedTable>();
   int64_t numExperts = ids->shape[0];
   if (logicalIds.empty())
-    for (int64_t place = 0; place < numPhysical; ++place)
-      logicalIds.push_back(place % numExperts);
+    for (int64_t index = 0; index < numPhysical; ++index)
+      logicalIds.push_back(index % numExperts);
   auto tables = moert::makeReplicaTables(logicalIds, numExperts, ids->shape[1]);
   if (!tables)
     return tables.status();
@@ -216,10 +216,9 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       continue;
     }
     if (!quantized && !hasValues(tensor))
-      return moert::invalidArgument("there is no rule for generating tensor '" +
-                                    tensor.name + "' of dtype " +
-                                    moert::dtypeName(tensor.dtype) +
-                                    "; give the tensors by --inputs");
+      return moert::invalidArgument(
+          "cannot generate tensor '" + tensor.name + "' of dtype " +
+          moert::dtypeName(tensor.dtype) + "; give the tensors with --inputs");
     auto *integers = reinterpret_cast<int32_t *>(tensor.data());
     int64_t count = tensor.getNumElements();
     if (tensor.name == "num_valid_tokens") {

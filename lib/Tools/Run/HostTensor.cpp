@@ -53,7 +53,7 @@ Status HostTensor::allocate() {
   if (!storage)
     return moert::resourceExhausted(
         "tensor '" + name + "' needs " + std::to_string(bytes) +
-        " bytes, which this machine does not give; reduce the layer with "
+        " bytes, more than this machine can allocate; reduce the layer with "
         "--num-experts or --tokens");
   return Status::ok();
 }

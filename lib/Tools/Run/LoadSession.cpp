@@ -22,6 +22,9 @@ bool moec::readInput(Session &session, const MoeRunOptions &options) {
       readSource(options.input, session.overrides, llvm::errs());
   if (failed(text))
     return false;
+  // The tensors that are read are those of the inputs.
+  if (!options.inputs.empty())
+    session.overrides.tensors = getStoredTensors(options.inputs);
   // IR already states whether it has the operand.
   if (!isJson(*text))
     session.overrides.numValidTokens.reset();
@@ -30,8 +33,8 @@ bool moec::readInput(Session &session, const MoeRunOptions &options) {
       options.spec.empty())
     return options.complain(
         llvm::Twine(options.bisect ? "--bisect" : "--check") +
-        " of IR needs --spec=FILE.json, which says what the layer is meant to "
-        "compute");
+        " needs --spec=FILE.json for an input in IR: the layer that the IR "
+        "should compute");
   return true;
 }
 
@@ -125,6 +128,9 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   }
   session.package = std::move(layer->package);
   session.source.spec = std::move(layer->spec);
+  if (session.source.spec)
+    for (const std::string &remark : session.source.spec->remarks)
+      llvm::errs() << "moe-run: remark: " << remark << "\n";
   session.report = std::move(layer->report);
   if (options.timing)
     printReport(*session.report, llvm::outs());

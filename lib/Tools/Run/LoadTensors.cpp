@@ -7,15 +7,17 @@
 
 #include "LoadTensors.h"
 
+#include "../../../runtime/src/support/Text.h"
 #include "ExpertOrders.h"
 #include "NestedScales.h"
 #include "PartCopier.h"
-#include "runtime/src/support/Text.h"
+#include "StoredMatrices.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 
 using namespace moec;
@@ -26,11 +28,16 @@ using moert::Status;
 TensorMemory::~TensorMemory() = default;
 
 Result<uint8_t *> TensorMemory::open(const HostTensor &tensor, size_t offset,
-                                     size_t) {
+                                     size_t, bool) {
   return tensor.data() + offset;
 }
 
 Status TensorMemory::close() { return Status::ok(); }
+
+Result<bool> TensorMemory::copyRows(const HostTensor &,
+                                    const moert::RowCopy &) {
+  return false;
+}
 
 namespace {
 
@@ -76,17 +83,21 @@ public:
         memory(memory), read(read) {}
 
   Status load(const LocatedTensor &located, const HostTensor &tensor);
-  Status put(const HostTensor &tensor, const void *data);
 
 private:
-  Status loadMatrix(const CopyTarget &target, int64_t place, uint8_t *matrix);
+  Status loadMatrix(const CopyTarget &target, int64_t index, uint8_t *matrix);
+  Status loadOrderedPart(const CopyTarget &target, int64_t index,
+                         uint8_t *matrix);
   Status copy(const LocatedPart &located, const CopyTarget &target,
-              int64_t place, uint8_t *matrix);
+              int64_t index, uint8_t *matrix);
+  Status copyStored(const LocatedPart &located, const CopyTarget &target,
+                    int64_t index, uint8_t *matrix);
   Status loadLargest(const LocatedTensor &located, const CopyTarget &target,
                      uint8_t *value);
-  /// Fills `bytes` bytes of a tensor from `offset` on.
-  Status fill(const HostTensor &tensor, size_t offset, size_t bytes,
-              llvm::function_ref<Status(uint8_t *)> make);
+  /// Copies a matrix within the memory of a device; false if it cannot.
+  Result<bool> copyOnDevice(const HostTensor &tensor, const CopyTarget &target,
+                            int64_t index);
+  bool fillsWhole(const CopyTarget &target, int64_t index) const;
 
   moert::Checkpoint &checkpoint;
   const LayerRequest &request;
@@ -110,26 +121,79 @@ static bool isStacked(const LocatedTensor &located, const HostTensor &tensor) {
          (isPerExpert || llvm::StringRef(tensor.name).starts_with("experts."));
 }
 
-Status Loader::fill(const HostTensor &tensor, size_t offset, size_t bytes,
-                    llvm::function_ref<Status(uint8_t *)> make) {
-  Result<uint8_t *> opened = memory.open(tensor, offset, bytes);
+/// Bytes of a tensor to fill.
+struct FilledBytes {
+  const HostTensor &tensor;
+  size_t offset = 0, bytes = 0;
+  /// Whether no byte keeps its value.
+  bool isWhole = true;
+};
+
+static Status fill(TensorMemory &memory, const FilledBytes &filled,
+                   llvm::function_ref<void(size_t)> read,
+                   llvm::function_ref<Status(uint8_t *)> make) {
+  Result<uint8_t *> opened =
+      memory.open(filled.tensor, filled.offset, filled.bytes, filled.isWhole);
   if (!opened)
     return opened.status();
   if (Status status = make(*opened); !status)
     return status;
   if (Status status = memory.close(); !status)
-    return status.withContext("tensor '" + tensor.name + "'");
+    return status.withContext("tensor '" + filled.tensor.name + "'");
   if (read)
-    read(bytes);
+    read(filled.bytes);
   return Status::ok();
 }
 
-Status Loader::put(const HostTensor &tensor, const void *data) {
-  size_t bytes = tensor.getNumBytes();
-  return fill(tensor, 0, bytes, [&](uint8_t *to) {
-    std::memcpy(to, data, bytes);
-    return Status::ok();
-  });
+/// Whether the parts have rows for all of the matrix.
+bool Loader::fillsWhole(const CopyTarget &target, int64_t index) const {
+  int64_t rows = 0;
+  for (const LocatedPart *located : parts[size_t(index)]) {
+    if (!located->part)
+      return true;
+    if (!isBeside(located->part->use))
+      rows += located->part->numRows;
+  }
+  return rows >= target.getWhole().rows || isColumnOrder(target.name);
+}
+
+Result<bool> Loader::copyOnDevice(const HostTensor &tensor,
+                                  const CopyTarget &target, int64_t index) {
+  std::vector<moert::RowCopy> copies;
+  size_t offset = size_t(index) * target.getMatrixBytes();
+  auto isChecked = [](const LocatedPart *located) {
+    return located->part && isBeside(located->part->use);
+  };
+  for (const LocatedPart *located : parts[size_t(index)]) {
+    if (isChecked(located))
+      continue;
+    Result<const SafetensorsEntry *> entry = checkpoint.locate(located->name);
+    if (!entry)
+      return entry.status();
+    auto rows = PartCopier(checkpoint.fileOf(located->name), **entry, target)
+                    .getDeviceRows(located->part, index);
+    if (!rows)
+      return rows.status();
+    if (!*rows)
+      return false;
+    for (moert::RowCopy copy : **rows) {
+      copy.to = static_cast<char *>(copy.to) + offset;
+      copies.push_back(copy);
+    }
+  }
+  if (copies.empty())
+    return false;
+  for (const LocatedPart *located : parts[size_t(index)])
+    if (isChecked(located))
+      if (Status status = copy(*located, target, index, /*matrix=*/nullptr);
+          !status)
+        return status;
+  for (const moert::RowCopy &copy : copies) {
+    Result<bool> isCopied = memory.copyRows(tensor, copy);
+    if (!isCopied || !*isCopied)
+      return isCopied;
+  }
+  return true;
 }
 
 Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
@@ -143,9 +207,9 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
     return located.part && located.part->use == PartUse::LargestScale;
   });
   if (isLargest)
-    return fill(tensor, 0, tensor.getNumBytes(), [&](uint8_t *value) {
-      return loadLargest(located, target, value);
-    });
+    return fill(
+        memory, {tensor, 0, tensor.getNumBytes()}, read,
+        [&](uint8_t *value) { return loadLargest(located, target, value); });
   auto numMatrices = size_t(target.getLocal().count);
   parts.assign(numMatrices, {});
   for (const LocatedPart &each : located.parts) {
@@ -157,12 +221,27 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
       ofMatrix.push_back(&each);
   }
   size_t bytes = target.getMatrixBytes();
-  for (size_t place = 0; place < numMatrices; ++place) {
-    Status status = fill(tensor, place * bytes, bytes, [&](uint8_t *matrix) {
-      // Zero on this rank: another rank adds the values.
-      if (target.shard && target.shard->isZero)
+  // Zero on this rank: another rank adds the values.
+  bool isZero = target.shard && target.shard->isZero;
+  for (size_t index = 0; index < numMatrices; ++index) {
+    if (parts[index].empty() && !isZero)
+      continue;
+    if (!orders.of(target.name).has(int64_t(index)) && !isZero) {
+      Result<bool> isCopied = copyOnDevice(tensor, target, int64_t(index));
+      if (!isCopied)
+        return isCopied.status();
+      if (*isCopied) {
+        if (read)
+          read(bytes);
+        continue;
+      }
+    }
+    FilledBytes filled = {tensor, index * bytes, bytes,
+                          isZero || fillsWhole(target, int64_t(index))};
+    Status status = fill(memory, filled, read, [&](uint8_t *matrix) {
+      if (isZero)
         std::memset(matrix, 0, bytes);
-      return loadMatrix(target, int64_t(place), matrix);
+      return loadMatrix(target, int64_t(index), matrix);
     });
     if (!status)
       return status;
@@ -170,21 +249,51 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
   return Status::ok();
 }
 
-Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
+Status Loader::loadMatrix(const CopyTarget &target, int64_t index,
                           uint8_t *matrix) {
-  if (isColumnOrder(target.name) && parts[size_t(place)].front()->part) {
+  if (isColumnOrder(target.name) && !parts[size_t(index)].empty() &&
+      parts[size_t(index)].front()->part) {
     // The order comes from tensors beside the weights of each module.
     MatrixShape local = target.getLocal();
     orders.of(target.name)
-        .writeColumns(place, {reinterpret_cast<int32_t *>(matrix),
+        .writeColumns(index, {reinterpret_cast<int32_t *>(matrix),
                               size_t(local.rows * local.columns)});
     return Status::ok();
   }
-  for (const LocatedPart *located : parts[size_t(place)])
-    if (Status status = copy(*located, target, place, matrix); !status)
+  const ExpertOrders &order = orders.of(target.name);
+  bool isSplit = target.shard && target.shard->dimension >= 0;
+  if (isSplit && order.mixesParts(index))
+    return loadOrderedPart(target, index, matrix);
+  for (const LocatedPart *located : parts[size_t(index)])
+    if (Status status = copy(*located, target, index, matrix); !status)
       return status;
-  orders.of(target.name).apply(target, place, matrix);
+  order.apply(target, index, matrix);
   return Status::ok();
+}
+
+/// Puts the whole matrix in order and copies this rank's part of it.
+Status Loader::loadOrderedPart(const CopyTarget &target, int64_t index,
+                               uint8_t *matrix) {
+  CopyTarget whole = target;
+  whole.shard = nullptr;
+  std::vector<uint8_t> bytes(whole.getMatrixBytes());
+  for (const LocatedPart *located : parts[size_t(index)])
+    if (Status status =
+            copy(*located, whole, target.getMatrix(index), bytes.data());
+        !status)
+      return status;
+  orders.of(target.name).apply(whole, index, bytes.data());
+  MatrixShape shape = whole.getWhole();
+  std::vector<int64_t> sizes = {shape.rows};
+  if (!shape.isVector)
+    sizes.push_back(shape.columns);
+  SafetensorsEntry entry = {target.name,  target.dtype, std::move(sizes),
+                            bytes.data(), bytes.size(), /*blockType=*/""};
+  CheckpointPart all;
+  all.name = "{e}";
+  all.numRows = shape.rows;
+  return PartCopier(checkpoint.path(), entry, target)
+      .copyPart(all, index, matrix);
 }
 
 Status Loader::loadLargest(const LocatedTensor &located,
@@ -210,8 +319,8 @@ Status Loader::loadLargest(const LocatedTensor &located,
           file + ": tensors '" + other.str() + "' and '" + part.name +
           "' are " + std::to_string(otherScale) + " and " +
           std::to_string(*scale) +
-          "; gate and up of an expert have the same input, so their scales of "
-          "it must agree within 1e-5 of their size");
+          "; gate and up of an expert share their input, so their input scales "
+          "must agree within a relative error of 1e-5");
     largest = std::max(largest, *scale);
   }
   std::memcpy(value, &largest, sizeof(largest));
@@ -219,8 +328,12 @@ Status Loader::loadLargest(const LocatedTensor &located,
 }
 
 Status Loader::copy(const LocatedPart &located, const CopyTarget &target,
-                    int64_t place, uint8_t *matrix) {
-  Result<const SafetensorsEntry *> entry = checkpoint.find(located.name);
+                    int64_t index, uint8_t *matrix) {
+  // Only a part's matrix is fetched from a device, unless it is small.
+  bool isFetched = !located.part || isBeside(located.part->use);
+  Result<const SafetensorsEntry *> entry =
+      isFetched ? checkpoint.find(located.name)
+                : checkpoint.locate(located.name);
   if (!entry)
     return entry.status();
   // Scales that are computed from the file's bytes.
@@ -240,9 +353,81 @@ Status Loader::copy(const LocatedPart &located, const CopyTarget &target,
                 /*blockType=*/""};
     entry = &resolved;
   }
+  if (located.part && located.part->matrix)
+    return copyStored(located, target, index, matrix);
   PartCopier copier(checkpoint.fileOf(located.name), **entry, target);
-  return located.part ? copier.copyPart(*located.part, place, matrix)
-                      : copier.copyOwn(place, matrix);
+  return located.part ? copier.copyPart(*located.part, index, matrix)
+                      : copier.copyOwn(index, matrix);
+}
+
+/// Dequantizes a matrix and copies this rank's part of it.
+Status Loader::copyStored(const LocatedPart &located, const CopyTarget &target,
+                          int64_t index, uint8_t *matrix) {
+  const CheckpointPart &part = *located.part;
+  // With whole experts on each rank, slots count this rank's experts.
+  int64_t number = target.getMatrix(index);
+  int64_t expert = request.expertIds[size_t(number)];
+  Result<std::vector<uint8_t>> values =
+      readStoredMatrix(checkpoint, located, expert, number, target.dtype);
+  if (!values)
+    return values.status();
+  SafetensorsEntry entry = {located.name,
+                            target.dtype,
+                            {part.numRows, target.getWhole().columns},
+                            values->data(),
+                            values->size(),
+                            /*blockType=*/""};
+  CheckpointPart plain;
+  // The values are those of one expert.
+  plain.name = "{e}";
+  plain.firstRow = part.firstRow;
+  plain.rowStride = part.rowStride;
+  plain.numRows = part.numRows;
+  return PartCopier(checkpoint.fileOf(located.name), entry, target)
+      .copyPart(plain, index, matrix);
+}
+
+/// Sets the order of parameters that models publish in either: the shapes of
+/// all of them together tell. `turned` holds the parts.
+static Status setOrders(moert::Checkpoint &checkpoint,
+                        const LayerRequest &request, LocatedLayer &layer,
+                        std::deque<CheckpointPart> &turned) {
+  std::optional<bool> areTransposed;
+  auto forEach = [&](auto take) -> Status {
+    for (LocatedTensor &tensor : layer.tensors)
+      for (LocatedPart &located : tensor.parts)
+        if (located.part && located.part->maybeTransposed)
+          if (Status status = take(tensor, located); !status)
+            return status;
+    return Status::ok();
+  };
+  Status status = forEach([&](LocatedTensor &tensor, LocatedPart &located) {
+    Result<const SafetensorsEntry *> entry = checkpoint.locate(located.name);
+    if (!entry)
+      return entry.status();
+    auto info = llvm::find_if(request.signature, [&](const TensorInfo &one) {
+      return one.name == tensor.name;
+    });
+    const std::vector<int64_t> &shape = (*entry)->shape;
+    int64_t rows = located.part->numRows, columns = info->shape.back();
+    // The first shape that tells decides, and the others are held to it.
+    if (areTransposed || shape.size() < 2 || rows == columns)
+      return Status::ok();
+    int64_t last = shape.back(), before = shape[shape.size() - 2];
+    if (before == columns && last == rows)
+      areTransposed = true;
+    else if (before == rows && last == columns)
+      areTransposed = false;
+    return Status::ok();
+  });
+  if (!status || !areTransposed)
+    return status;
+  return forEach([&](LocatedTensor &, LocatedPart &located) {
+    turned.push_back(*located.part);
+    turned.back().transposed = *areTransposed;
+    located.part = &turned.back();
+    return Status::ok();
+  });
 }
 
 Status moec::loadTensors(std::vector<HostTensor> &tensors,
@@ -260,24 +445,61 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
   Result<LocatedLayer> layer = locateLayer(checkpoint, request);
   if (!layer)
     return layer.status();
+  llvm::erase_if(layer->tensors, [&](const LocatedTensor &located) {
+    HostTensor *tensor = findTensor(tensors, located.name);
+    return tensor && tensor->isGiven;
+  });
+  bool hasCheckpointNames = layer->hasCheckpointNames;
+  std::vector<std::string> loaded;
+  for (const LocatedTensor &located : layer->tensors)
+    loaded.push_back(located.name);
+  if (Status status = loadParts(tensors, checkpoint, request, std::move(*layer),
+                                memory, read);
+      !status)
+    return status;
+  for (const std::string &name : loaded)
+    if (HostTensor *tensor = findTensor(tensors, name))
+      tensor->isGiven = true;
+  if (Status status = loadTables(tensors, request, memory, read); !status)
+    return status;
+  // A file of canonical names must have all inputs; a checkpoint has none.
+  for (const HostTensor &tensor : tensors)
+    if (tensor.role == moert::TensorRole::Input && !tensor.isGiven &&
+        !hasCheckpointNames && request.inputsAreRequired)
+      return moert::notFound(checkpoint.path() + ": no tensor for '" +
+                             tensor.name + "'; accepted names: '" +
+                             tensor.name + "'");
+  return Status::ok();
+}
+
+Status moec::loadParts(std::vector<HostTensor> &tensors,
+                       moert::Checkpoint &checkpoint,
+                       const LayerRequest &request, LocatedLayer layer,
+                       TensorMemory &memory,
+                       llvm::function_ref<void(size_t)> read) {
+  std::deque<CheckpointPart> turned;
+  if (Status status = setOrders(checkpoint, request, layer, turned); !status)
+    return status;
   Result<ExpertOrders> routed =
-      ExpertOrders::read(checkpoint, *layer, request, "experts.");
+      ExpertOrders::read(checkpoint, layer, request, "experts.");
   if (!routed)
     return routed.status();
   Result<ExpertOrders> shared =
-      ExpertOrders::read(checkpoint, *layer, request, "shared_experts.");
+      ExpertOrders::read(checkpoint, layer, request, "shared_experts.");
   if (!shared)
     return shared.status();
   LayerOrders orders{std::move(*routed), std::move(*shared)};
   Loader loader(checkpoint, request, orders, memory, read);
-  for (const LocatedTensor &located : layer->tensors) {
-    HostTensor *tensor = findTensor(tensors, located.name);
-    if (!tensor || tensor->isGiven)
-      continue;
-    if (Status status = loader.load(located, *tensor); !status)
-      return status;
-    tensor->isGiven = true;
-  }
+  for (const LocatedTensor &located : layer.tensors)
+    if (const HostTensor *tensor = findTensor(tensors, located.name))
+      if (Status status = loader.load(located, *tensor); !status)
+        return status;
+  return Status::ok();
+}
+
+Status moec::loadTables(std::vector<HostTensor> &tensors,
+                        const LayerRequest &request, TensorMemory &memory,
+                        llvm::function_ref<void(size_t)> read) {
   std::vector<NamedTable> tables;
   if (request.rank)
     tables = request.rank->tables;
@@ -291,17 +513,15 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
     HostTensor *tensor = findTensor(tensors, table.name);
     if (!tensor)
       continue;
-    if (Status status = loader.put(*tensor, table.values.data()); !status)
+    Status status = fill(
+        memory, {*tensor, 0, tensor->getNumBytes()}, read, [&](uint8_t *to) {
+          std::memcpy(to, table.values.data(), tensor->getNumBytes());
+          return Status::ok();
+        });
+    if (!status)
       return status;
     tensor->isGiven = true;
   }
-  // A file of canonical names must have all inputs; a checkpoint has none.
-  for (const HostTensor &tensor : tensors)
-    if (tensor.role == moert::TensorRole::Input && !tensor.isGiven &&
-        !layer->hasCheckpointNames && request.inputsAreRequired)
-      return moert::notFound(checkpoint.path() + ": no tensor for '" +
-                             tensor.name + "'; accepted names: '" +
-                             tensor.name + "'");
   return Status::ok();
 }
 
@@ -312,7 +532,7 @@ static Status copyCall(const std::string &file, const SafetensorsEntry &entry,
   target.name = tensor.name;
   target.dtype = tensor.dtype;
   target.shape = tensor.shape;
-  return PartCopier(file, entry, target).copyOwn(/*place=*/0, tensor.data());
+  return PartCopier(file, entry, target).copyOwn(/*index=*/0, tensor.data());
 }
 
 Status moec::loadCall(std::vector<HostTensor> &tensors,
@@ -326,8 +546,8 @@ Status moec::loadCall(std::vector<HostTensor> &tensors,
     if (!tensor || tensor->role != moert::TensorRole::Input)
       return moert::invalidArgument(
           file.path() + ": tensor '" + moert::printable(name) +
-          "' is none that a call of this layer brings; --signature lists "
-          "them (role input)");
+          "' is not an input of a call of this layer; --signature lists the "
+          "inputs (role input)");
     if (tensor->isGiven)
       return moert::invalidArgument(file.path() + ": tensor '" +
                                     moert::printable(name) +

@@ -21,11 +21,16 @@ public:
   virtual ~TensorMemory();
 
   /// Returns host memory for `bytes` bytes of a tensor from `offset` on; by
-  /// default that of the tensor itself.
+  /// default that of the tensor itself. All of it is filled if `isWhole`;
+  /// otherwise it must have the tensor's contents.
   virtual moert::Result<uint8_t *> open(const HostTensor &tensor, size_t offset,
-                                        size_t bytes);
+                                        size_t bytes, bool isWhole);
   /// Called once the memory that was opened last is filled.
   virtual moert::Status close();
+  /// Copies rows from the memory of a device to that of a tensor, whose bytes
+  /// `rows.to` counts. False if that takes a copy in host memory.
+  virtual moert::Result<bool> copyRows(const HostTensor &tensor,
+                                       const moert::RowCopy &rows);
 };
 
 /// Fills weights from a model's folder or a file, and inputs that are there
@@ -44,6 +49,18 @@ moert::Status loadTensors(std::vector<HostTensor> &tensors,
                           moert::Checkpoint &checkpoint,
                           const LayerRequest &request, TensorMemory &memory,
                           llvm::function_ref<void(size_t)> read = nullptr);
+
+/// Loads only the located tensors and parts; `layer` may be a part of what
+/// locateLayer() returns. Tensors become `isGiven` nowhere.
+moert::Status loadParts(std::vector<HostTensor> &tensors,
+                        moert::Checkpoint &checkpoint,
+                        const LayerRequest &request, LocatedLayer layer,
+                        TensorMemory &memory,
+                        llvm::function_ref<void(size_t)> read = nullptr);
+/// Fills the weights that are in no checkpoint: tables of replicas and ranks.
+moert::Status loadTables(std::vector<HostTensor> &tensors,
+                         const LayerRequest &request, TensorMemory &memory,
+                         llvm::function_ref<void(size_t)> read = nullptr);
 
 /// Fills inputs from a file of a call's inputs: by canonical names, or its only
 /// tensor as `hidden_states`.

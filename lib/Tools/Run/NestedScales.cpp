@@ -10,7 +10,7 @@
 #include "CheckParts.h"
 #include "moec/Dialect/Moe/CodeBook.h"
 
-#include "runtime/src/support/Text.h"
+#include "../../../runtime/src/support/Text.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"
 
@@ -49,7 +49,7 @@ std::optional<llvm::json::Object> readState(const SafetensorsEntry &entry) {
 }
 
 constexpr llvm::StringLiteral kNoState =
-    "is no JSON object, which bitsandbytes describes a matrix by";
+    "is not a JSON object, the form in which bitsandbytes describes a matrix";
 
 } // namespace
 
@@ -83,14 +83,14 @@ std::string moec::checkNF4Numbers(const SafetensorsEntry &entry) {
   if (entry.dtype != moert::DType::F32 ||
       entry.bytes != moe::kNF4.size() * sizeof(float))
     return "is " + std::string(moert::dtypeName(entry.dtype)) + " of shape " +
-           printShape(entry.shape) + ", expected the 16 f32 of nf4";
+           printShape(entry.shape) + ", expected the 16 f32 values of nf4";
   for (size_t i = 0; i < moe::kNF4.size(); ++i) {
     float value;
     std::memcpy(&value, entry.data + i * sizeof(float), sizeof(float));
     if (value != moe::kNF4[i])
-      return "has " + std::to_string(value) + " for code " + std::to_string(i) +
-             ", expected " + std::to_string(moe::kNF4[i]) +
-             ", which nf4 has there";
+      return "has " + std::to_string(value) + " for index " +
+             std::to_string(i) + ", expected " + std::to_string(moe::kNF4[i]) +
+             ", the value of nf4";
   }
   return "";
 }
@@ -104,15 +104,17 @@ Result<std::vector<float>> moec::readNestedScales(moert::Checkpoint &checkpoint,
   std::string matrix = llvm::StringRef(absmax)
                            .drop_back(llvm::StringRef(".absmax").size())
                            .str();
-  Result<const SafetensorsEntry *> codes = checkpoint.find(absmax);
-  if (!codes)
-    return codes.status();
-  if ((*codes)->dtype != moert::DType::U8)
+  Result<const SafetensorsEntry *> values = checkpoint.find(absmax);
+  if (!values)
+    return values.status();
+  if ((*values)->dtype != moert::DType::U8)
     return fail(absmax, std::string("dtype is ") +
-                            moert::dtypeName((*codes)->dtype) +
-                            ", expected u8: bnb_4bit_use_double_quant says "
-                            "that scales are quantized");
+                            moert::dtypeName((*values)->dtype) +
+                            ", expected u8, since bnb_4bit_use_double_quant "
+                            "quantizes the scales");
   std::string stateName = matrix + ".quant_state.bitsandbytes__nf4";
+  if (!checkpoint.contains(stateName))
+    stateName = matrix + ".quant_state.bitsandbytes__fp4";
   Result<const SafetensorsEntry *> stateEntry = checkpoint.find(stateName);
   if (!stateEntry)
     return stateEntry.status();
@@ -123,21 +125,20 @@ Result<std::vector<float>> moec::readNestedScales(moert::Checkpoint &checkpoint,
   std::optional<double> offset = state->getNumber("nested_offset");
   if (!block || *block <= 0 || !offset)
     return fail(stateName, "needs \"nested_blocksize\" above 0 and "
-                           "\"nested_offset\", by which scales are read");
+                           "\"nested_offset\" to dequantize its scales");
   std::string numbersName = matrix + ".nested_quant_map";
   Result<std::vector<float>> numbers = readFloats(checkpoint, numbersName);
   if (!numbers)
     return numbers.status();
-  constexpr size_t numCodes = 256;
-  if (numbers->size() != numCodes)
-    return fail(numbersName,
-                "has " + std::to_string(numbers->size()) +
-                    " numbers, expected one for each of 256 codes");
+  constexpr size_t numValues = 256;
+  if (numbers->size() != numValues)
+    return fail(numbersName, "has " + std::to_string(numbers->size()) +
+                                 " entries, expected 256");
   std::string factorsName = matrix + ".nested_absmax";
   Result<std::vector<float>> factors = readFloats(checkpoint, factorsName);
   if (!factors)
     return factors.status();
-  size_t count = (*codes)->bytes;
+  size_t count = (*values)->bytes;
   size_t blocks = (count + size_t(*block) - 1) / size_t(*block);
   if (factors->size() != blocks)
     return fail(factorsName,
@@ -147,7 +148,8 @@ Result<std::vector<float>> moec::readNestedScales(moert::Checkpoint &checkpoint,
                     std::to_string(*block));
   std::vector<float> scales(count);
   for (size_t i = 0; i < count; ++i)
-    scales[i] = (*numbers)[(*codes)->data[i]] * (*factors)[i / size_t(*block)] +
-                float(*offset);
+    scales[i] =
+        (*numbers)[(*values)->data[i]] * (*factors)[i / size_t(*block)] +
+        float(*offset);
   return scales;
 }

@@ -7,7 +7,7 @@
 
 #include "OpenDevice.h"
 
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 #include "moec/Support/Targets.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
@@ -91,7 +91,7 @@ moec::openRankDevices(llvm::StringRef name, int threads, int64_t count,
     if (!ordinal)
       return moert::invalidArgument(
           "--exchange=peer: ranks on '" + name.str() +
-          "' do not write to each other; give --device=cuda or sim");
+          "' cannot write to each other's memory; give --device=cuda or sim");
     auto peer = moert::createCudaPeerDevice(*made.devices.back(), *ordinal);
     if (!peer)
       return peer.status();
@@ -109,7 +109,7 @@ moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads,
   if (isRange && (head.getAsInteger(10, first) || tail.getAsInteger(10, last) ||
                   last < first || last - first >= kMost))
     return moert::invalidArgument("--device: '" + name.str() +
-                                  "' has to be sim:FIRST-LAST, at most " +
+                                  "' must be sim:FIRST-LAST, with at most " +
                                   std::to_string(kMost) + " seeds");
   Devices devices;
   for (uint64_t seed = first;; ++seed) {

@@ -16,7 +16,8 @@ bool MoeRunOptions::makeSense() const {
   if (tokens < 0)
     return complain("--tokens must not be negative");
   if (isGiven(layers) && layers != "all")
-    return complain("--layers takes 'all' alone; one layer is --layer=N");
+    return complain(
+        "--layers accepts only 'all'; give --layer=N for one layer");
   if (isGiven(layers) && (isGiven(layer) || isGiven(outputs)))
     return complain("--layers=all runs many layers; leave out --layer and "
                     "--outputs");
@@ -27,8 +28,8 @@ bool MoeRunOptions::makeSense() const {
   if (hasValidTokens() && (validTokens < 0 || validTokens > tokens))
     return complain("--valid-tokens must lie between 0 and --tokens");
   if (hasValidTokens() && !rankTokens.empty())
-    return complain("--rank-tokens says it of each group of ranks; leave out "
-                    "--valid-tokens");
+    return complain("--rank-tokens gives the valid tokens of each group of "
+                    "ranks; leave out --valid-tokens");
   for (int64_t valid : rankTokens)
     if (valid < 0 || valid > tokens)
       return complain("--rank-tokens must lie between 0 and --tokens");
@@ -38,43 +39,41 @@ bool MoeRunOptions::makeSense() const {
     if (count < 1 || count > tokens)
       return complain("--times-at must lie between 1 and --tokens");
   if (!timesAt.empty() && repeat < 1)
-    return complain("--times-at needs --repeat, which says how many runs are "
-                    "timed");
+    return complain("--times-at needs --repeat, the number of timed runs");
   if (!timesAt.empty() && (hasValidTokens() || !rankTokens.empty()))
-    return complain("--times-at times runs in which all tokens count; leave "
-                    "out --valid-tokens and --rank-tokens");
+    return complain("--times-at times runs with valid tokens only; leave out "
+                    "--valid-tokens and --rank-tokens");
   if (isGiven(trace) && level == ExecutedLevel::Moe)
     return complain("--trace: level moe has no launches; leave out --level");
   if (isGiven(trace) && (bisect || isGiven(layers)))
-    return complain("--trace is of one run of one layer; leave out --bisect "
-                    "and --layers");
+    return complain(
+        "--trace covers one run of one layer; leave out --bisect and --layers");
   if (isGiven(prepared) && isGiven(writePrepared))
-    return complain("--prepared: what is written with --write-prepared is that "
-                    "file again; leave out one of them");
+    return complain("--prepared and --write-prepared would copy a file; leave "
+                    "out one of them");
   if ((isGiven(prepared) || isGiven(writePrepared)) &&
       (bisect || isGiven(layers) || level != ExecutedLevel::LLVM))
-    return complain("--prepared and --write-prepared are of the compiled "
-                    "kernels of one layer; leave out --level, --bisect and "
-                    "--layers");
+    return complain("--prepared and --write-prepared need the compiled kernels "
+                    "of one layer; leave out --level, --bisect and --layers");
   if (microBatchesFrom < 0)
     return complain("--micro-batches-from must not be negative");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
   if (isGiven(nproc) && nproc < 2)
-    return complain("--nproc is the number of ranks, 2 at least; without it "
+    return complain("--nproc is the number of ranks, at least 2; without it "
                     "ranks are threads");
   if (isGiven(drill)) {
     auto [rank, failure] = llvm::StringRef(drill).split(':');
     int64_t number = 0;
     if (rank.getAsInteger(10, number) || number < 0 || number >= nproc ||
         (failure != "skip" && failure != "package"))
-      return complain("--drill=" + drill +
-                      ": give RANK:skip or RANK:package, "
-                      "RANK being one of --nproc");
+      return complain(
+          "--drill=" + drill +
+          ": give RANK:skip or RANK:package, with a RANK below --nproc");
   }
   if (isGiven(nproc) && (bisect || isGiven(layers) || signature))
-    return complain("--nproc is of one run of one layer; leave out --bisect, "
-                    "--layers and --signature");
+    return complain("--nproc runs one layer once; leave out --bisect, --layers "
+                    "and --signature");
   if (isGiven(nproc) &&
       (isGiven(dumpDir) || printIRAfterAll || isGiven(reproducer)))
     return complain("--nproc: each process compiles the layer; leave out "
@@ -84,7 +83,7 @@ bool MoeRunOptions::makeSense() const {
   if (isGiven(kernels.devicePart) && isPackage())
     return complain("--device-part: a package is compiled already");
   if (getTargets().size() > 1)
-    return complain("--target: one target is run at a time");
+    return complain("--target: moe-run takes one target");
   if (target != "cpu" && runsOnHost())
     return complain("--target=" + target + " runs on a GPU; add --device=cuda");
   if (isGiven(target) && target == "cpu" && !runsOnHost())
@@ -94,7 +93,7 @@ bool MoeRunOptions::makeSense() const {
     return complain("--graph: the host has no graphs; add "
                     "--device=cuda");
   if (timing && runsOnHost())
-    return complain("--timing: is about loading on a GPU; add --device=cuda");
+    return complain("--timing reports on loading to a GPU; add --device=cuda");
   if ((graph || isPackage()) && level != ExecutedLevel::LLVM)
     return complain("--graph and packages run compiled kernels; leave "
                     "out --level");

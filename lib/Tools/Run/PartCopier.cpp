@@ -7,16 +7,15 @@
 
 #include "PartCopier.h"
 
+#include "../../../runtime/src/support/Text.h"
 #include "ConvertElements.h"
 #include "FindNonFinite.h"
-#include "runtime/src/support/Text.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <optional>
 
 using namespace moec;
 using moert::SafetensorsEntry;
@@ -114,7 +113,7 @@ Status PartCopier::check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
                                          : entry.blockType) +
                 ", expected " +
                 (blocks.empty() ? moert::dtypeName(dtype) : blocks) +
-                "; the layer's quantization says what its weights are");
+                ", as the layer's quantization requires");
   if (!canConvert(entry.dtype, dtype))
     return fail(std::string("dtype is ") + moert::dtypeName(entry.dtype) +
                 ", expected " + moert::dtypeName(dtype));
@@ -170,6 +169,7 @@ Status PartCopier::checkShape(const CheckpointPart &part) const {
 static std::optional<ScaleSign> getScaleSign(PartUse use) {
   switch (use) {
   case PartUse::Scales:
+  case PartUse::ScalesOf127:
     return ScaleSign::NotNegative;
   case PartUse::InverseScales:
   case PartUse::LargestScale:
@@ -231,16 +231,16 @@ void PartCopier::look(int64_t from, int64_t count) {
 }
 
 void PartCopier::copyRow(int64_t from, uint8_t *to, int64_t count) {
-  if (entry.dtype != target.dtype) {
+  if (entry.dtype != target.dtype || use == PartUse::Remainders) {
     look(from, count);
     for (int64_t i = 0; i < count; ++i)
       copy(from + i, to + getBytes(target.dtype, i));
     return;
   }
   // Small blocks stay in the cache between the scan and the copy.
-  constexpr int64_t piece = 1 << 14;
-  for (int64_t begin = 0; begin < count; begin += piece) {
-    int64_t size = std::min(piece, count - begin);
+  constexpr int64_t chunk = 1 << 14;
+  for (int64_t begin = 0; begin < count; begin += chunk) {
+    int64_t size = std::min(chunk, count - begin);
     look(from + begin, size);
     std::memcpy(to + getBytes(target.dtype, begin),
                 entry.data + getBytes(entry.dtype, from + begin),
@@ -268,6 +268,13 @@ void PartCopier::copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
 void PartCopier::copy(int64_t from, uint8_t *to) {
   size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
   const uint8_t *source = entry.data + size_t(from) * size;
+  if (use == PartUse::RoundedValues || use == PartUse::Remainders) {
+    if (!convertSplit(source, entry.dtype, to, target.dtype,
+                      use == PartUse::Remainders) &&
+        lossy < 0)
+      lossy = from;
+    return;
+  }
   if (entry.dtype == target.dtype)
     std::memcpy(to, source, size);
   else if (!convertElement(source, entry.dtype, to, target.dtype) && lossy < 0)
@@ -321,12 +328,14 @@ void PartCopier::copyPlain(const CheckpointPart &part, int64_t first,
       copyRow(first + (run.from + row) * columns + column, to + row * stepBytes,
               count);
   }
-  // The file has reciprocals in f32.
-  if (part.use == PartUse::InverseScales)
+  // The file has reciprocals in f32, or 127 times the scale.
+  bool isInverse = part.use == PartUse::InverseScales;
+  constexpr float largest = 127;
+  if (isInverse || part.use == PartUse::ScalesOf127)
     for (int64_t row = 0; row < run.count; ++row) {
       auto *values = reinterpret_cast<float *>(to + row * stepBytes);
       for (int64_t i = 0; i < count; ++i)
-        values[i] = 1.0F / values[i];
+        values[i] = isInverse ? 1.0F / values[i] : values[i] / largest;
     }
 }
 
@@ -363,6 +372,95 @@ SafetensorsEntry PartCopier::getMatrix(int64_t number, int64_t count) const {
   return one;
 }
 
+Status PartCopier::copyFetched(const CheckpointPart &part, int64_t place,
+                               uint8_t *matrix) {
+  bool hasAll = target.isStacked && !part.isPerExpert();
+  SafetensorsEntry from = getMatrix(hasAll ? target.getMatrix(place) : 0,
+                                    hasAll ? target.getWhole().count : 1);
+  std::vector<uint8_t> bytes(from.bytes);
+  if (Status status =
+          from.device->copyOut(bytes.data(), from.data, bytes.size());
+      !status)
+    return status.withContext("tensor '" + moert::printable(entry.name) + "'");
+  from.data = bytes.data();
+  from.device = nullptr;
+  CheckpointPart one = part;
+  if (hasAll) {
+    one.name = "{e}";
+    one.flattened = false;
+  }
+  from.shape = getExpectedShape(one);
+  return PartCopier(file, from, target).copyPart(one, place, matrix);
+}
+
+moert::Result<std::optional<llvm::SmallVector<moert::RowCopy, 2>>>
+PartCopier::getDeviceRows(const CheckpointPart *part, int64_t place) {
+  using Rows = std::optional<llvm::SmallVector<moert::RowCopy, 2>>;
+  CheckpointPart all;
+  all.numRows = target.getWhole().rows;
+  const CheckpointPart &given = part ? *part : all;
+  bool isSame =
+      entry.dtype == target.dtype || (entry.dtype == moert::DType::U8 &&
+                                      canConvert(entry.dtype, target.dtype));
+  if (!entry.device || !isSame || given.use != PartUse::Values ||
+      given.packing || given.blocks || given.transposed || given.matrix)
+    return Rows();
+  if (Status status =
+          part ? checkShape(given) : check(target.shape, target.dtype);
+      !status)
+    return status;
+  MatrixShape whole = target.getWhole();
+  int64_t columns = whole.columns, count = target.getLocal().columns;
+  int64_t number = part && part->isPerExpert() ? 0 : target.getMatrix(place);
+  int64_t first = number * given.numRows * columns + getFirstColumn();
+  llvm::SmallVector<moert::RowCopy, 2> rows;
+  for (const Run &run : getRuns(given)) {
+    moert::RowCopy copy;
+    copy.to = reinterpret_cast<void *>(getBytes(target.dtype, run.to * count));
+    copy.from = entry.data + getBytes(entry.dtype, first + run.from * columns);
+    copy.toStride = size_t(getBytes(target.dtype, run.step * count));
+    copy.fromStride = size_t(getBytes(entry.dtype, columns));
+    copy.rowBytes = size_t(getBytes(entry.dtype, count));
+    copy.rows = size_t(run.count);
+    rows.push_back(copy);
+  }
+  return Rows(std::move(rows));
+}
+
+Status PartCopier::copyDecoded(const CheckpointPart &part,
+                               const GgmlBlock &block, int64_t place,
+                               uint8_t *matrix) {
+  MatrixShape whole = target.getWhole();
+  std::vector<int64_t> shape = getExpectedShape(part);
+  if (shape.back() % block.elements != 0)
+    return fail("has rows of " + entry.blockType + ", expected " +
+                std::to_string(shape.back()) +
+                " elements in a row, which are "
+                "no multiple of " +
+                std::to_string(block.elements));
+  shape.back() = shape.back() / block.elements * block.bytes;
+  if (Status status = check(shape, moert::DType::U8, entry.blockType); !status)
+    return status;
+  bool hasAll = target.isStacked && !part.isPerExpert();
+  SafetensorsEntry from =
+      getMatrix(hasAll ? target.getMatrix(place) : 0, hasAll ? whole.count : 1);
+  std::vector<float> values(size_t(part.numRows * whole.columns));
+  for (size_t i = 0; i < from.bytes / size_t(block.bytes); ++i)
+    block.decode(from.data + i * size_t(block.bytes),
+                 values.data() + i * size_t(block.elements));
+  SafetensorsEntry plain = {entry.name,
+                            moert::DType::F32,
+                            {part.numRows, whole.columns},
+                            reinterpret_cast<const uint8_t *>(values.data()),
+                            values.size() * sizeof(float),
+                            /*blockType=*/""};
+  CheckpointPart one = part;
+  // The values are those of one expert.
+  one.name = "{e}";
+  one.use = PartUse::RoundedValues;
+  return PartCopier(file, plain, target).copyPart(one, place, matrix);
+}
+
 Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
                             uint8_t *matrix) {
   MatrixShape whole = target.getWhole();
@@ -375,8 +473,29 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
     std::string what = checkBeside(part, entry, part.numRows, columns);
     return what.empty() ? Status::ok() : fail(what);
   }
+  bool isFloat = target.dtype == moert::DType::F32 ||
+                 target.dtype == moert::DType::BF16 ||
+                 target.dtype == moert::DType::F16;
+  if (part.use == PartUse::Values && isFloat && !part.blocks)
+    if (!entry.blockType.empty()) {
+      const GgmlBlock *block = findGgmlBlock(entry.blockType);
+      return block ? copyDecoded(part, *block, place, matrix)
+                   : fail("has blocks of " + entry.blockType +
+                          ", whose elements are indices into a table that only "
+                          "ggml has; convert the model to other blocks with "
+                          "llama-quantize");
+    }
+  // Bytes that stand for scales of another type are powers of two.
+  if (part.use == PartUse::Scales && isFloat &&
+      entry.dtype == moert::DType::U8 && !part.blocks) {
+    SafetensorsEntry powers = entry;
+    powers.dtype = moert::DType::F8E8M0;
+    return PartCopier(file, powers, target).copyPart(part, place, matrix);
+  }
   if (Status status = checkShape(part); !status)
     return status;
+  if (entry.device)
+    return copyFetched(part, place, matrix);
   bool hasAll = target.isStacked && !part.isPerExpert();
   int64_t number = hasAll ? target.getMatrix(place) : 0;
   if (part.blocks || part.packing) {
@@ -390,7 +509,8 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
   int64_t first = number * count;
   if (Status status = checkScales(part, first, count); !status)
     return status;
-  needsFinite = part.use == PartUse::Values;
+  use = part.use;
+  needsFinite = use == PartUse::Values || use == PartUse::RoundedValues;
   for (const Run &run : getRuns(part))
     copyPlain(part, first, run, matrix);
   return finish();

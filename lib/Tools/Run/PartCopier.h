@@ -16,8 +16,12 @@
 #define MOEC_LIB_TOOLS_RUN_PARTCOPIER_H
 
 #include "CheckParts.h"
+#include "GgmlBlocks.h"
 #include "moec/Import/Shards.h"
+#include "moert/Device.h"
 #include "llvm/ADT/SmallVector.h"
+
+#include <optional>
 
 namespace moec {
 
@@ -70,6 +74,12 @@ public:
   /// input.
   moert::Result<float> readInputScale();
 
+  /// The rows of copyPart(), if a device can copy them as they are: its tensor
+  /// has the layer's elements in the order of the layer. `to` is an offset in
+  /// the matrix. Otherwise nothing. Null for `part` is copyOwn().
+  moert::Result<std::optional<llvm::SmallVector<moert::RowCopy, 2>>>
+  getDeviceRows(const CheckpointPart *part, int64_t place);
+
 private:
   /// Consecutive rows of a part in the file, and their rows here, `step` apart.
   struct Run {
@@ -90,9 +100,15 @@ private:
   /// Matrix `number` of the `count` in `entry`.
   moert::SafetensorsEntry getMatrix(int64_t number, int64_t count) const;
 
+  /// Copies the part from a device's tensor, whose matrix is fetched.
+  moert::Status copyFetched(const CheckpointPart &part, int64_t place,
+                            uint8_t *matrix);
   moert::Status copyBlocks(const CheckpointPart &part, int64_t number,
                            const moert::SafetensorsEntry &from, const Run &run,
                            uint8_t *matrix) const;
+  /// Dequantizes ggml's blocks of a matrix that the layer stores in its dtype.
+  moert::Status copyDecoded(const CheckpointPart &part, const GgmlBlock &block,
+                            int64_t place, uint8_t *matrix);
   void copyPlain(const CheckpointPart &part, int64_t first, const Run &run,
                  uint8_t *matrix);
   /// Records the first of `count` elements that is not finite.
@@ -105,6 +121,8 @@ private:
   const std::string &file;
   const moert::SafetensorsEntry &entry;
   const CopyTarget &target;
+  /// The use of the part that is copied.
+  PartUse use = PartUse::Values;
   /// Whether copied elements must be finite.
   bool needsFinite = false;
   /// The first element that is not finite, or -1.

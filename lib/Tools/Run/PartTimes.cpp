@@ -107,19 +107,20 @@ Status PartTimer::timeExchange() {
   Result<double> sums = timeReplaced(moert::Replaced::Sums, "sums");
   if (!sums)
     return sums.status();
-  Result<double> codes = timeReplaced(moert::Replaced::Codes, "codes");
-  if (!codes)
-    return codes.status();
+  Result<double> quantization =
+      timeReplaced(moert::Replaced::Quantized, "quantization");
+  if (!quantization)
+    return quantization.status();
   Status status = timeRecorded("exchange", {CollectiveKind::AllGather,
                                             CollectiveKind::ReduceScatter,
                                             CollectiveKind::AllReduce});
   if (!status)
     return status;
-  takeOff(*sums + *codes);
+  takeOff(*sums + *quantization);
   status = timeRecorded("dispatch", CollectiveKind::AllGather);
   if (!status)
     return status;
-  takeOff(*codes);
+  takeOff(*quantization);
   status = timeRecorded(
       "combine", {CollectiveKind::ReduceScatter, CollectiveKind::AllReduce});
   if (!status)

@@ -65,8 +65,8 @@ public:
   }
   moert::Status
   reservePacked(moert::MeshAxis axis,
-                const std::vector<moert::PackedRoom> &rooms) override {
-    return inner->reservePacked(axis, rooms);
+                const std::vector<moert::PackedSizes> &sizes) override {
+    return inner->reservePacked(axis, sizes);
   }
   int64_t leastCopiedBytes() const override {
     return inner->leastCopiedBytes();
@@ -104,7 +104,7 @@ private:
 ///                   moved
 ///   sums            the sums that collectives do themselves, as launches of
 ///                   their own; included in `compute`
-///   codes           likewise the quantization
+///   quantization    likewise the quantization
 ///   exchange        its collectives in sequence, without launches
 ///   dispatch        the collectives that gather rows
 ///   combine         the collectives that sum rows
@@ -119,8 +119,9 @@ private:
 ///
 /// All ranks must call this. All parts but the first two are timed ten at a
 /// time, in one graph if graphs are used. The median of `sums` is subtracted
-/// from `exchange` and `combine`, and that of `codes` from `exchange` and
-/// `dispatch`, so that `compute` plus `exchange` counts the layer's work once.
+/// from `exchange` and `combine`, and that of `quantization` from `exchange`
+/// and `dispatch`, so that `compute` plus `exchange` counts the layer's work
+/// once.
 class PartTimer {
 public:
   PartTimer(moert::Device &device, moert::Executor &executor,

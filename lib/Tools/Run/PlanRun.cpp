@@ -84,9 +84,9 @@ Status PlanRun::run(RunResult &result) {
       return status;
     if (Status status = replay(); !status)
       return status;
-    if (Status status = checkOutput(
-            result, "the output of a replayed graph differs from that of the "
-                    "run that it was captured from");
+    if (Status status =
+            checkOutput(result, "the output of a replayed graph differs from "
+                                "the output of the captured run");
         !status)
       return status;
   }
@@ -207,10 +207,10 @@ Status PlanRun::compareRuns(const RunResult &result) {
     if (status)
       status = executor->synchronize(*stream);
     if (status)
-      status = isNew ? readOutput()
-                     : checkOutput(first[place],
-                                   "the output differs from that of the first "
-                                   "run with the same inputs");
+      status =
+          isNew ? readOutput()
+                : checkOutput(first[place], "the output differs from that of "
+                                            "the first run with equal inputs");
     if (!status)
       return status.withContext("run " + std::to_string(i) + " of " +
                                 std::to_string(options.comparedRuns) +
@@ -352,10 +352,9 @@ Status PlanRun::readDetails(RunResult &result) {
   if (Status status = runOnce(); !status)
     return status;
   if (Status status = checkOutput(
-          result,
-          "the output depends on which buffers share a workspace slot; "
-          "'plan-assign-slots' has put buffers together that live at the same "
-          "time");
+          result, "the output depends on which buffers share a workspace slot: "
+                  "'plan-assign-slots' has assigned one slot to buffers that "
+                  "are alive at the same time");
       !status)
     return status;
   for (llvm::StringRef name : getDetailNames()) {

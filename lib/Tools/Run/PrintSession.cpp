@@ -77,7 +77,7 @@ void moec::printTimes(const Session &session, const RunResult &result,
     llvm::outs() << llvm::formatv(", workspace {0:f1} MiB",
                                   double(result.workspaceBytes) / (1 << 20));
   if (session.devices.size() > 1 && options.level == ExecutedLevel::LLVM)
-    llvm::outs() << llvm::formatv(", the same bits of {0} seeds",
+    llvm::outs() << llvm::formatv(", equal bits for {0} seeds",
                                   session.devices.size());
   if (!result.seconds.empty())
     llvm::outs() << llvm::formatv(
@@ -85,7 +85,7 @@ void moec::printTimes(const Session &session, const RunResult &result,
         result.seconds.front() * 1e3,
         result.seconds[result.seconds.size() / 2] * 1e3);
   if (options.compare > 0)
-    llvm::outs() << ", the same bits of " << options.compare << " runs more";
+    llvm::outs() << ", equal bits in " << options.compare << " more runs";
   llvm::outs() << "\n";
   if (!result.parts.empty())
     printPartTimes(result.parts, llvm::outs());

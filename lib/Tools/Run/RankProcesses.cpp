@@ -94,7 +94,7 @@ Status RankProcesses::tell(Result<RunResult> &result) const {
   for (size_t at = 0; at < bytes.size();) {
     ssize_t count = write(toParent, bytes.data() + at, bytes.size() - at);
     if (count < 0 && errno != EINTR)
-      return moert::unavailable(std::string("telling a result: ") +
+      return moert::unavailable(std::string("sending a result: ") +
                                 strerror(errno));
     at += count > 0 ? size_t(count) : 0;
   }
@@ -184,7 +184,7 @@ Result<std::vector<RunResult>> RankProcesses::wait(double limitSeconds) {
       if (!child.ended)
         late[rank] = "rank " + std::to_string(rank) +
                      (child.isStopped ? " was stopped, and" : "") +
-                     " has not ended within the limit; it was killed";
+                     " did not exit within the limit and was killed";
     killAll();
     break;
   }
@@ -215,12 +215,12 @@ std::string RankProcesses::describeEnd(const Child &child, int64_t rank) const {
   std::string text = "rank " + std::to_string(rank);
   int status = child.ended.value_or(0);
   if (WIFSIGNALED(status))
-    text += " was ended by signal " + std::to_string(WTERMSIG(status)) + " (" +
+    text += " was killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
             strsignal(WTERMSIG(status)) + ")";
   else if (WEXITSTATUS(status) != 0 && child.said.empty())
-    text += " has ended with exit code " + std::to_string(WEXITSTATUS(status));
+    text += " exited with code " + std::to_string(WEXITSTATUS(status));
   else if (child.said.empty())
-    text += " has ended without a result";
+    text += " exited without a result";
   else
     return "";
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)

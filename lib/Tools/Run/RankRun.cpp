@@ -7,23 +7,23 @@
 
 #include "RankRun.h"
 
+#include "../../../runtime/src/support/Threads.h"
 #include "../Progress.h"
 #include "Check.h"
 #include "OpenDevice.h"
 #include "PartTimes.h"
 #include "PlanRun.h"
-#include "moec/Analysis/Exchange.h"
 #include "moec/Compiler/Levels.h"
 #include "moec/Compiler/PlanData.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
 #include "moec/Interpreter/InterpreterDevice.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
+#include "moec/Schedules/Exchange.h"
 #include "moert/AllToAll.h"
 #include "moert/LocalGroup.h"
 #include "moert/NcclCommunicator.h"
 #include "moert/PeerCommunicator.h"
-#include "runtime/src/support/Threads.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -104,7 +104,7 @@ private:
                moert::Device &device) {
     auto made = moert::createAllToAll({std::move(base), share(device),
                                        run.options.allToAllFrom,
-                                       run.options.allToAllRoom});
+                                       run.options.allToAllCapacity});
     if (!made)
       return made.status();
     return std::make_shared<RecordingCommunicator>(std::move(*made));
@@ -185,8 +185,8 @@ static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
   int64_t numExperts = spec.getNumPhysicalExperts();
-  return getOwnedShare(numExperts + spec.numZeroExperts,
-                       numExperts / spec.parallel->getNumRanks(), spec.topK);
+  return getRoutedShare(numExperts + spec.numZeroExperts,
+                        numExperts / spec.parallel->getNumRanks(), spec.topK);
 }
 
 Result<std::unique_ptr<RankRun>>
@@ -197,7 +197,7 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
     return moert::invalidArgument(
         "--rank-tokens has " + std::to_string(options.validTokens.size()) +
         " numbers, but there are " + std::to_string(numGroups) +
-        (spec.parallel->sp ? " ranks with tokens of their own (parallel.sp)"
+        (spec.parallel->sp ? " ranks with their own tokens (parallel.sp)"
                            : " groups of ranks (parallel.dp, parallel.pcp)"));
   std::unique_ptr<RankRun> run(new RankRun(spec, module, options));
   Status status = run->openDevices();
@@ -210,13 +210,13 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
 
 Status RankRun::openDevices() {
   if (options.exchange == Exchange::Nccl && !usesNccl())
-    return moert::invalidArgument("--exchange=nccl is for --device=cuda, a GPU "
-                                  "for each rank");
+    return moert::invalidArgument(
+        "--exchange=nccl needs --device=cuda, with one GPU per rank");
   bool isPeer = options.exchange == Exchange::Peer;
   if (isPeer && options.processes &&
       !llvm::StringRef(options.device).starts_with("cuda"))
     return moert::invalidArgument(
-        "--exchange=peer: processes (--nproc) do not share '" + options.device +
+        "--exchange=peer: processes (--nproc) cannot share '" + options.device +
         "'; give --device=cuda, or leave out --nproc");
   if (options.processes && !getOwnRank())
     return Status::ok();
@@ -240,9 +240,9 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
   const CompileOptions &compile = options.run.compile;
   moert::Device &device = *devices.front();
   if (level == ExecutedLevel::Moe)
-    return module.emitError("of several ranks is not run at level moe, where "
-                            "nothing moves rows between them; run it with "
-                            "--level=plan, tile or llvm");
+    return module.emitError(
+        "of several ranks cannot run at level moe, which has no collectives; "
+        "run it with --level=plan, tile or llvm");
   if (level != ExecutedLevel::LLVM) {
     if (failed(lowerToLevel(
             *copy, level == ExecutedLevel::Plan ? Level::Plan : Level::Tile,
@@ -339,11 +339,11 @@ Status RankRun::checkExchange(const moert::Plan &plan) const {
       if (step.isPacked())
         return Status::ok();
   return moert::invalidArgument(
-      "--exchange=all-to-all: nothing of the layer's plan for '" + plan.target +
-      "' goes to owners alone; it is for GPUs and the simulator "
-      "(--level=llvm), "
-      "whole experts (parallel.experts) without replicas, and more ranks than "
-      "nearly each row goes to");
+      "--exchange=all-to-all: no collective in the layer's plan for '" +
+      plan.target +
+      "' dispatches rows to destination ranks; this needs a GPU or the "
+      "simulator (--level=llvm), whole experts on each rank (parallel.experts) "
+      "without replicas, and more ranks than most rows have destinations");
 }
 
 Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
@@ -436,7 +436,7 @@ RankRun::mergeGroups(std::vector<RunResult> results) const {
         std::memcmp(first.data(), result.output.data(), first.getNumBytes()) !=
             0) {
       llvm::errs() << "moe-run: error: rank " << rank
-                   << " has other bits than the first rank of its group\n";
+                   << " has different bits from the first rank of its group\n";
       return failure();
     }
   }

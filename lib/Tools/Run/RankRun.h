@@ -43,7 +43,7 @@ struct RankRunOptions {
   int64_t leastCopiedBytes = moert::Communicator::kNeverCopied;
   /// For the all-to-all exchange (AllToAllOptions).
   int64_t allToAllFrom = 1;
-  double allToAllRoom = 0;
+  double allToAllCapacity = 0;
   int threads = 0;
   /// The processes of ranks, of which this process is one or the parent; null
   /// if ranks are threads.
@@ -92,7 +92,7 @@ private:
   moert::Status makeOtherInputs(const moert::Plan &plan, int64_t tokens);
   /// Per group: the rows of a call's inputs.
   using Groups = std::vector<std::vector<HostTensor>>;
-  moert::Result<Groups> cutGroups(const std::vector<HostTensor> &all) const;
+  moert::Result<Groups> splitGroups(const std::vector<HostTensor> &all) const;
   mlir::FailureOr<Compiled> compile(ExecutedLevel level);
   /// Reads or generates the weights of the layer on one rank.
   moert::Status makeWeights(const moert::Plan &plan);

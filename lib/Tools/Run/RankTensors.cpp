@@ -29,21 +29,21 @@ static HostTensor *find(std::vector<HostTensor> &tensors,
 }
 
 Status RankRun::makeTensors() {
-  Progress progress("moe-run", "weights and activations are made");
+  Progress progress("moe-run", "making weights and activations");
   int64_t tokens = spec.parallel->getTokenRanks() * options.run.tokens;
   LayerSpec whole = spec.getWhole();
   whole.maxTokens = std::max(tokens, int64_t(1));
   OwningOpRef<ModuleOp> layer = buildLayer(*module.getContext(), whole);
   if (!layer)
-    return moert::internalError("the layer on one rank does not verify");
+    return moert::internalError("the layer does not verify on one rank");
   FailureOr<moert::Plan> plan = makePlan(*layer, options.run.compile);
   if (failed(plan))
-    return moert::invalidArgument("the layer on one rank does not compile");
+    return moert::invalidArgument("the layer does not compile on one rank");
   Result<std::vector<HostTensor>> all = allocateTensors(
       *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
   if (!all)
     return all.status();
-  // cutGroups() sets the count of each group from the command line.
+  // splitGroups() sets the count of each group from the command line.
   if (!options.validTokens.empty())
     for (HostTensor &tensor : *all)
       tensor.isGiven |= tensor.name == "num_valid_tokens";
@@ -68,12 +68,12 @@ Status RankRun::makeTensors() {
   }
   if (Status status = generate(*all, options.seed); !status)
     return status;
-  Result<Groups> cut = cutGroups(*all);
-  if (!cut)
-    return cut.status();
-  groups = std::move(*cut);
-  bool areCut = !checkpoint && options.run.prepared.empty();
-  if (areCut || options.checks)
+  Result<Groups> split = splitGroups(*all);
+  if (!split)
+    return split.status();
+  groups = std::move(*split);
+  bool areSplit = !checkpoint && options.run.prepared.empty();
+  if (areSplit || options.checks)
     if (Status status = makeWeights(*plan); !status)
       return status;
   return makeOtherInputs(*plan, tokens);
@@ -114,16 +114,16 @@ Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
       return all.status();
     if (Status status = generate(*all, options.seed + uint64_t(i)); !status)
       return status;
-    Result<Groups> cut = cutGroups(*all);
-    if (!cut)
-      return cut.status();
-    otherInputs.push_back(std::move(*cut));
+    Result<Groups> split = splitGroups(*all);
+    if (!split)
+      return split.status();
+    otherInputs.push_back(std::move(*split));
   }
   return Status::ok();
 }
 
 Result<RankRun::Groups>
-RankRun::cutGroups(const std::vector<HostTensor> &all) const {
+RankRun::splitGroups(const std::vector<HostTensor> &all) const {
   int64_t numGroups = spec.parallel->getTokenRanks();
   Groups made;
   for (int64_t group = 0; group < numGroups; ++group) {
@@ -204,7 +204,7 @@ Status RankRun::fillRankWeights(std::vector<HostTensor> &tensors,
 Result<std::vector<std::vector<HostTensor>>>
 RankRun::makeRankTensors(const moert::Plan &plan) {
   int64_t numRanks = plan.mesh.numRanks();
-  Progress progress("moe-run", "the weights of all ranks are made");
+  Progress progress("moe-run", "making the weights of all ranks");
   std::vector<std::vector<HostTensor>> made;
   for (int64_t rank = 0; rank < numRanks; ++rank) {
     auto tensors = makeRankTensors(plan, rank);

@@ -128,6 +128,6 @@ moert::Result<RunResult> moec::unpackResult(const std::string &from) {
   RunResult result;
   pass(bytes, result);
   if (!bytes.hasAll())
-    return moert::internalError("a rank's result has come in part");
+    return moert::internalError("a rank's result is incomplete");
   return result;
 }

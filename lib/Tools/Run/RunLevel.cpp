@@ -44,8 +44,9 @@ Status checkSameBits(const HostTensor &first, const HostTensor &other) {
       (first.getNumBytes() == 0 ||
        std::memcmp(first.data(), other.data(), first.getNumBytes()) == 0))
     return Status::ok();
-  return moert::internalError("the output has other bits than on the first "
-                              "device; they depend on the schedule");
+  return moert::internalError(
+      "the output's bits differ from those on the first device: they depend on "
+      "the order of threads");
 }
 
 FailureOr<RunResult> runImage(const moert::Plan &plan, moert::Device &device,
@@ -184,8 +185,8 @@ FailureOr<RunResult> runFunction(ModuleOp module,
                                  const RunOptions &options) {
   func::FuncOp function = findLayer(module);
   if (!function)
-    return module.emitError("is below level moe; run it with --level=plan, "
-                            "tile or llvm");
+    return module.emitError(
+        "is below level moe; run it with --level=plan, tile or llvm");
   if (failed(decomposeLayers(module, options.compile)))
     return failure();
   SmallVector<std::string> names = returnDetails(function);

@@ -215,8 +215,9 @@ static void unpackBlock(const BlockPacking &packing, const uint8_t *from,
     return unpackSixBits(from, to);
   case BlockPacking::Part::ScaledBytes:
     return multiplyScales(from, to);
-  case BlockPacking::Part::RunsOfHalves: {
-    constexpr int64_t run = 32;
+  case BlockPacking::Part::RunsOfHalves:
+  case BlockPacking::Part::HalvesOf16: {
+    int64_t run = packing.part == BlockPacking::Part::HalvesOf16 ? 8 : 32;
     for (int64_t i = 0; i < packing.count; i += run)
       copyHalves(from + i, run, to + i);
     return;

@@ -1,5 +1,4 @@
-//===- SharedMemory.h - effects of kernels on shared memory -------*- C++
-//-*-===//
+//===- SharedMemory.h - effects of kernels on shared memory -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -308,8 +308,8 @@ private:
     diagnostic
         << "is part of an offset into global memory and may need more than the "
         << bits
-        << " bits that are left of it; widen the factors to 64 bits "
-           "before they are multiplied";
+        << " bits that it keeps; extend the factors to 64 bits before the "
+           "multiplication";
     diagnostic.attachNote(access->getLoc())
         << "the offset is used here, by '" << access->getName() << "'";
   }

@@ -155,9 +155,9 @@ private:
   bool report(Operation &op, StringRef what) {
     hasFailed = true;
     op.emitOpError(what)
-        << " on a path on which the thread has not waited for the launch "
-           "before this one, which may still run; insert 'nvvm.griddepcontrol "
-           "wait' before, on every path, or at the kernel's entry";
+        << " on a path without a wait for the launch before this one, which "
+           "may still run; insert 'nvvm.griddepcontrol wait' before it on "
+           "every path, or at the kernel's entry";
     return true;
   }
 

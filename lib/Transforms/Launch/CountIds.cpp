@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Rewrites/CountIds.h"
+#include "moec/Schedules/Rewrites/CountIds.h"
 #include "LaunchRewrite.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -14,17 +14,18 @@ using namespace moec;
 
 namespace {
 
-/// A `tile.rank` over ids that can be counted, and these ids; null if there is
-/// none.
+/// A `tile.sort_by_expert` over ids that can be counted, and these ids; null if
+/// there is none.
 struct Ranking {
-  tile::RankOp rank;
+  tile::SortByExpertOp rank;
   Value ids;
 
   bool isLike(const Ranking &other) {
     return rank && other.rank && ids == other.ids &&
-           rank.getNumExperts() == tile::RankOp(other.rank).getNumExperts() &&
+           rank.getNumExperts() ==
+               tile::SortByExpertOp(other.rank).getNumExperts() &&
            rank.getLocalExpertsAttr() ==
-               tile::RankOp(other.rank).getLocalExpertsAttr();
+               tile::SortByExpertOp(other.rank).getLocalExpertsAttr();
   }
 };
 
@@ -73,9 +74,9 @@ bool CountIds::areFew(plan::LaunchOp launch, Value ids) {
 
 Ranking CountIds::findRanking(plan::LaunchOp launch) {
   Value offsets =
-      getPassed(launch, getPhase<tile::ContractOp>(launch).getOffsets());
+      getPassed(launch, getPhase<tile::GemmOp>(launch).getOffsets());
   plan::LaunchOp before = findWriter(launch, offsets);
-  auto rank = before ? getPhase<tile::RankOp>(before) : nullptr;
+  auto rank = before ? getPhase<tile::SortByExpertOp>(before) : nullptr;
   if (!rank || rank.getNumValidTokens() ||
       getPassed(before, rank.getOffsets()) != offsets)
     return {};
@@ -86,8 +87,7 @@ Ranking CountIds::findRanking(plan::LaunchOp launch) {
 }
 
 std::vector<RewriteSite> CountIds::match() {
-  return matchKernels<tile::ContractOp>([&](plan::LaunchOp,
-                                            tile::ContractOp product) {
+  return matchKernels<tile::GemmOp>([&](plan::LaunchOp, tile::GemmOp product) {
     const Schedule *schedule = getSchedule(product);
     // Groups with many rows are rare: mostly there are no weights to copy
     // early.
@@ -99,10 +99,10 @@ std::vector<RewriteSite> CountIds::match() {
 std::string CountIds::whyIllegal(const RewriteSite &site) {
   // A kernel has one signature: all of its launches agree.
   Ranking first = findRanking(site.getLaunch());
-  for (const RewriteSite::Place &place : site.places)
-    if (!first.isLike(findRanking(place.front())))
-      return "offsets are not of a ranking of few ids that the caller brings, "
-             "the same in all launches";
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    if (!first.isLike(findRanking(occurrence.front())))
+      return "the offsets do not come from one sort of few ids that are an "
+             "input of the caller";
   return {};
 }
 
@@ -113,7 +113,7 @@ std::optional<PredictedChange> CountIds::predict(const RewriteSite &site) {
     return std::nullopt;
   plan::LaunchOp launch = site.getLaunch();
   const auto &counts =
-      *getSchedule(getPhase<tile::ContractOp>(launch))->as<CountsIds>();
+      *getSchedule(getPhase<tile::GemmOp>(launch))->as<CountsIds>();
   auto [rank, ids] = findRanking(launch);
   PredictedChange change{getPoints(site)};
   change.before = context.objective.predict(getForm(launch), change.points);
@@ -123,21 +123,21 @@ std::optional<PredictedChange> CountIds::predict(const RewriteSite &site) {
     for (size_t i = 0; i < getWeightedRoutings().size(); ++i)
       *us++ -= counts.predictSaved(point.tokens * getTopK(ids),
                                    context.objective.getDevice());
-  change.price = getKernelPrice(rank->getParentOfType<tile::KernelOp>());
+  change.penalty = getKernelPenalty(rank->getParentOfType<tile::KernelOp>());
   return change;
 }
 
 LogicalResult CountIds::commit(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
-  auto product = cast<tile::ContractOp>(kernel.getBody().front().front());
+  auto product = cast<tile::GemmOp>(kernel.getBody().front().front());
   auto [rank, ids] = findRanking(site.getLaunch());
   // After the other ins, at the same index in every launch.
   unsigned number = site.getLaunch().getIns().size();
   if (failed(kernel.insertArgument(number, ids.getType(), DictionaryAttr(),
                                    product.getLoc())))
-    return kernel.emitOpError("cannot take the ids that it could count");
-  for (const RewriteSite::Place &place : site.places)
-    plan::LaunchOp(place.front()).getInsMutable().append(ids);
+    return kernel.emitOpError("cannot take the ids as an operand");
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    plan::LaunchOp(occurrence.front()).getInsMutable().append(ids);
   product.getIdsMutable().assign(kernel.getArgument(number));
   product.setNumExperts(rank.getNumExperts());
   product.setLocalExpertsAttr(rank.getLocalExpertsAttr());

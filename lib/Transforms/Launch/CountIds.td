@@ -10,7 +10,7 @@ def CountIdsRewrite : LaunchRewrite<"count-ids"> {
   let description = [{
     Gives grouped gemms `ids`, from which they compute their groups, so that they can copy weights before earlier
     launches have ended. Requires a schedule that supports it, and that in all launches of the gemm the offsets come
-    from a `tile.rank` over these ids, which are an input of the caller that no launch writes, without
+    from a `tile.sort_by_expert` over these ids, which are an input of the caller that no launch writes, without
     `num_valid_tokens`. The ids become one more of the launches' `ins`. A gemm with a `min` in its `group_rows` gets
     none, since it mostly has nothing to copy early. Applied if predicted to save time, as each CTA reads all ids.
 

@@ -8,7 +8,7 @@
 #include "../Tile/MergedLaunch.h"
 #include "../Tile/Variants.h"
 #include "LaunchRewrite.h"
-#include "moec/Analysis/Rewrites/FollowPhase.h"
+#include "moec/Schedules/Rewrites/FollowPhase.h"
 
 using namespace mlir;
 using namespace moec;
@@ -19,7 +19,7 @@ class FuseRouting final : public LaunchRewrite {
 public:
   using LaunchRewrite::LaunchRewrite;
 
-  void cut() override;
+  void splitRanges() override;
   std::vector<RewriteSite> match() override;
   std::string whyIllegal(const RewriteSite &site) override;
   FailureOr<std::string> build(const RewriteSite &site) override;
@@ -32,7 +32,7 @@ private:
   bool follows(plan::LaunchOp first, plan::LaunchOp second);
   /// The load of a kernel in which one CTA routes and sorts everything; null if
   /// there can be none.
-  tile::LoadAttr getLoad(tile::RankOp rank);
+  tile::LoadAttr getLoad(tile::SortByExpertOp rank);
   std::optional<JoinedConfigs> chooseConfigs(plan::LaunchOp first,
                                              plan::LaunchOp second,
                                              tile::LoadAttr load);
@@ -58,7 +58,7 @@ bool FuseRouting::follows(plan::LaunchOp first, plan::LaunchOp second) {
       !routing.getConfig())
     return false;
   Value ids;
-  if (auto rank = getPhase<tile::RankOp>(second)) {
+  if (auto rank = getPhase<tile::SortByExpertOp>(second)) {
     if (!rank.getCounts())
       ids = rank.getIds();
   } else if (auto count = getPhase<tile::CountSlotsOp>(second)) {
@@ -73,7 +73,7 @@ std::vector<RewriteSite> FuseRouting::match() {
   });
 }
 
-tile::LoadAttr FuseRouting::getLoad(tile::RankOp rank) {
+tile::LoadAttr FuseRouting::getLoad(tile::SortByExpertOp rank) {
   // One CTA sorts this much as fast as several do, as measured.
   constexpr int64_t maxTokens = 32, maxSlots = 256;
   int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
@@ -95,25 +95,25 @@ std::optional<JoinedConfigs> FuseRouting::chooseConfigs(plan::LaunchOp first,
 std::string FuseRouting::whyIllegal(const RewriteSite &site) {
   if (isForced(getKernel(site.getLaunch(0))) ||
       isForced(getKernel(site.getLaunch(1))))
-    return "a config is forced";
-  auto rank = getPhase<tile::RankOp>(site.getLaunch(1));
+    return "a phase has a forced config";
+  auto rank = getPhase<tile::SortByExpertOp>(site.getLaunch(1));
   if (!rank)
     return {};
   tile::LoadAttr most = getLoad(rank);
   auto variant = cast<plan::VariantOp>(site.getLaunch()->getParentOp());
   if (!most ||
       static_cast<int64_t>(variant.getMaxTokens()) > most.getMaxTokens())
-    return "one CTA would have to rank too many slots";
+    return "one CTA would have to sort too many slots";
   return {};
 }
 
 FailureOr<std::string> FuseRouting::build(const RewriteSite &site) {
-  auto rank = getPhase<tile::RankOp>(site.getLaunch(1));
+  auto rank = getPhase<tile::SortByExpertOp>(site.getLaunch(1));
   load = rank ? getLoad(rank) : tile::LoadAttr();
   std::optional<JoinedConfigs> chosen =
       chooseConfigs(site.getLaunch(0), site.getLaunch(1), load);
   if (!chosen)
-    return std::string("no configs let a CTA go on with its own share");
+    return std::string("no configs let a CTA continue with its own tokens");
   configs = *chosen;
   return std::string();
 }
@@ -128,14 +128,15 @@ std::optional<PredictedChange> FuseRouting::predict(const RewriteSite &site) {
   // All sites of these two kernels share one.
   bool isMade = kernels.contains({site.getLaunch(0).getKernelAttr().getAttr(),
                                   site.getLaunch(1).getKernelAttr().getAttr()});
-  change.price = (isMade ? 0 : getKernelPrice(getKernel(site.getLaunch(0)))) -
-                 getPriceOf(site.getLaunch(0), site) -
-                 getPriceOf(site.getLaunch(1), site);
+  change.penalty =
+      (isMade ? 0 : getKernelPenalty(getKernel(site.getLaunch(0)))) -
+      getPenaltyOf(site.getLaunch(0), site) -
+      getPenaltyOf(site.getLaunch(1), site);
   return change;
 }
 
 std::optional<int64_t> FuseRouting::getFirstTokens(plan::LaunchOp launch) {
-  auto rank = getPhase<tile::RankOp>(launch);
+  auto rank = getPhase<tile::SortByExpertOp>(launch);
   auto first = dyn_cast_or_null<plan::LaunchOp>(launch->getPrevNode());
   if (!rank || !first || first.getStream() != launch.getStream() ||
       !follows(first, launch) || isForced(getKernel(first)) ||
@@ -147,7 +148,7 @@ std::optional<int64_t> FuseRouting::getFirstTokens(plan::LaunchOp launch) {
   return most.getMaxTokens() + 1;
 }
 
-void FuseRouting::cut() {
+void FuseRouting::splitRanges() {
   splitVariants(context.module,
                 [&](plan::LaunchOp launch) { return getFirstTokens(launch); });
 }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Rewrites/JoinProducts.h"
+#include "moec/Schedules/Rewrites/JoinProducts.h"
 #include "../Tile/MergedLaunch.h"
 #include "LaunchRewrite.h"
 
@@ -18,7 +18,7 @@ class JoinProducts final : public LaunchRewrite {
 public:
   using LaunchRewrite::LaunchRewrite;
 
-  void cut() override;
+  void splitRanges() override;
   std::vector<RewriteSite> match() override;
   std::string whyIllegal(const RewriteSite &site) override;
   FailureOr<std::string> build(const RewriteSite &site) override;
@@ -52,8 +52,8 @@ private:
 
 plan::LaunchOp JoinProducts::findRanking(plan::LaunchOp first,
                                          plan::LaunchOp second) {
-  auto one = getPhase<tile::ContractOp>(first);
-  auto other = getPhase<tile::ContractOp>(second);
+  auto one = getPhase<tile::GemmOp>(first);
+  auto other = getPhase<tile::GemmOp>(second);
   if (!one || !other || !one.getConfig() || !other.getConfig())
     return nullptr;
   // The second gemm would wait for only some rows of the first one's result.
@@ -74,7 +74,7 @@ plan::LaunchOp JoinProducts::findRanking(plan::LaunchOp first,
   // The sort clears the counter, too.
   plan::LaunchOp ranking = findWriter(first, offsets);
   return ranking && ranking.getStream() == first.getStream() &&
-                 getPhase<tile::RankOp>(ranking)
+                 getPhase<tile::SortByExpertOp>(ranking)
              ? ranking
              : nullptr;
 }
@@ -101,15 +101,15 @@ static plan::VariantOp getVariant(const RewriteSite &site) {
 
 std::optional<JoinedConfigs>
 JoinProducts::chooseConfigs(const RewriteSite &site, tile::LoadAttr load) {
-  auto one = getPhase<tile::ContractOp>(site.getLaunch(0));
-  auto other = getPhase<tile::ContractOp>(site.getLaunch(1));
+  auto one = getPhase<tile::GemmOp>(site.getLaunch(0));
+  auto other = getPhase<tile::GemmOp>(site.getLaunch(1));
   return getSchedule(one)->as<JoinsProducts>()->join(
       one, other, load, areFixed(site), context.target);
 }
 
 std::string JoinProducts::whyIllegal(const RewriteSite &site) {
   if (!getKernel(site.getLaunch()).getLoadAttr() && !areFixed(site))
-    return "nothing is known of the products' rows";
+    return "the kernels have no 'load', so the gemms' rows are unknown";
   return {};
 }
 
@@ -118,7 +118,7 @@ FailureOr<std::string> JoinProducts::build(const RewriteSite &site) {
   std::optional<JoinedConfigs> chosen = chooseConfigs(
       site, getLoad(site, variant.getMinTokens(), variant.getMaxTokens()));
   if (!chosen)
-    return std::string("no configs of the products share a kernel");
+    return std::string("no configs of the two gemms fit one kernel");
   configs = *chosen;
   return std::string();
 }
@@ -145,7 +145,7 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
       site, getLoad(site, variant.getMinTokens(), variant.getMaxTokens()),
       configs);
   // One kernel replaces two, but it has as much code, compiled at once.
-  change.price = getKernelPrice(getKernel(site.getLaunch()));
+  change.penalty = getKernelPenalty(getKernel(site.getLaunch()));
   return change;
 }
 
@@ -158,7 +158,7 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   if (!context.objective.hasTimes() || areFixed(site) ||
       !whyIllegal(site).empty())
     return std::nullopt;
-  auto pays = [&](int64_t last, double price) -> std::optional<double> {
+  auto pays = [&](int64_t last, double penalty) -> std::optional<double> {
     tile::LoadAttr load = getLoad(site, min, last);
     std::optional<JoinedConfigs> joined = chooseConfigs(site, load);
     if (!joined)
@@ -166,13 +166,13 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
     PredictedChange change = predict(site, load, *joined);
     double saved =
         context.objective.getSaved(change.before, change.after, change.points);
-    return saved > price ? std::optional(saved) : std::nullopt;
+    return saved > penalty ? std::optional(saved) : std::nullopt;
   };
-  double price = getKernelPrice(getKernel(site.getLaunch(0)));
-  if (pays(max, price))
+  double penalty = getKernelPenalty(getKernel(site.getLaunch(0)));
+  if (pays(max, penalty))
     return std::nullopt;
   // Equal to the penalty of a range of both gemms (tile-specialize).
-  double most = price + getKernelPrice(getKernel(site.getLaunch(1)));
+  double most = penalty + getKernelPenalty(getKernel(site.getLaunch(1)));
   std::optional<uint64_t> last;
   for (int64_t tokens : getTokenPoints(min, max)) {
     if (tokens > maxTokens || tokens >= max)
@@ -185,7 +185,7 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   return last;
 }
 
-void JoinProducts::cut() {
+void JoinProducts::splitRanges() {
   for (const RewriteSite &site : match()) {
     std::optional<uint64_t> last = findLastJoined(site);
     if (!last)
@@ -200,8 +200,8 @@ void JoinProducts::cut() {
 
 /// Whether the two gemms of a kernel have these configs.
 static bool hasConfigs(tile::KernelOp kernel, const JoinedConfigs &configs) {
-  auto products = kernel.getBody().front().getOps<tile::ContractOp>();
-  tile::ContractOp first = *products.begin(), second = *++products.begin();
+  auto products = kernel.getBody().front().getOps<tile::GemmOp>();
+  tile::GemmOp first = *products.begin(), second = *++products.begin();
   return first.getConfigAttr() == configs.first &&
          second.getConfigAttr() == configs.second;
 }
@@ -223,9 +223,9 @@ LogicalResult JoinProducts::commit(const RewriteSite &site) {
   } else {
     kernel = merged.makeKernel(symbols);
     kernel.setResident(true);
-    auto products = kernel.getBody().front().getOps<tile::ContractOp>();
-    tile::ContractOp first = *products.begin(),
-                     second = *std::next(products.begin());
+    auto products = kernel.getBody().front().getOps<tile::GemmOp>();
+    tile::GemmOp first = *products.begin(),
+                 second = *std::next(products.begin());
     Value argument = merged.getArgument(kernel, counter);
     first.setConfigAttr(configs.first);
     first.getSignalsMutable().assign(argument);

@@ -11,7 +11,7 @@ def JoinProductsRewrite : LaunchRewrite<"join-products"> {
     Joins two consecutive grouped gemms, the second on the results of the first and with the same offsets, into one
     `resident` kernel and launch: weights of the second arrive while the last tiles of the first are multiplied, and
     there is one launch less. Their schedule chooses configs that fit together; applied if these are predicted to take
-    less time than two launches. The first gemm `signals` and the second `awaits`, by a counter that the `tile.rank`
+    less time than two launches. The first gemm `signals` and the second `awaits`, by a counter that the `tile.sort_by_expert`
     before them sets to 0 (one more of its launches' `outs`, in its own slot). The inputs of the first also get their
     own slots if the second would overwrite them. If joining pays only for one or two tokens of a variant, the variant
     is split there.

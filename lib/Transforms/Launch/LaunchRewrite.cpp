@@ -32,7 +32,7 @@ std::vector<RewriteSite> LaunchRewrite::matchPairs(
         first.getTokensAttr() || second.getTokensAttr() ||
         !accepts(first, second))
       continue;
-    sites.push_back(RewriteSite::Place{first, second});
+    sites.push_back(RewriteSite::Occurrence{first, second});
     taken = second;
   }
   return sites;
@@ -40,11 +40,12 @@ std::vector<RewriteSite> LaunchRewrite::matchPairs(
 
 SmallVector<TokenPoint> LaunchRewrite::getPoints(const RewriteSite &site) {
   SmallVector<TokenPoint> points;
-  for (const RewriteSite::Place &place : site.places)
-    if (auto variant = dyn_cast<plan::VariantOp>(place.front()->getParentOp()))
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    if (auto variant =
+            dyn_cast<plan::VariantOp>(occurrence.front()->getParentOp()))
       llvm::append_range(
-          points, Objective::getPoints(variant,
-                                       getKernel(place.front()).getLoadAttr()));
+          points, Objective::getPoints(
+                      variant, getKernel(occurrence.front()).getLoadAttr()));
   return points;
 }
 
@@ -55,16 +56,17 @@ PhaseForm LaunchRewrite::getForm(plan::LaunchOp launch, tile::LoadAttr load) {
           load ? load : kernel.getLoadAttr()};
 }
 
-double LaunchRewrite::getPriceOf(plan::LaunchOp launch,
-                                 const RewriteSite &site) {
+double LaunchRewrite::getPenaltyOf(plan::LaunchOp launch,
+                                   const RewriteSite &site) {
   bool stays = false;
   context.module.walk([&](plan::LaunchOp other) {
     stays |= other.getKernel() == launch.getKernel() &&
-             llvm::none_of(site.places, [&](const RewriteSite::Place &place) {
-               return llvm::is_contained(place, other);
-             });
+             llvm::none_of(site.occurrences,
+                           [&](const RewriteSite::Occurrence &occurrence) {
+                             return llvm::is_contained(occurrence, other);
+                           });
   });
-  return stays ? 0 : getKernelPrice(getKernel(launch));
+  return stays ? 0 : getKernelPenalty(getKernel(launch));
 }
 
 void LaunchRewrite::replaceKernel(tile::KernelOp kernel,

@@ -11,7 +11,7 @@
 #include "../Tile/LaunchShape.h"
 #include "../Tile/Launches.h"
 #include "Objective.h"
-#include "moec/Analysis/ConfigText.h"
+#include "moec/Schedules/ConfigText.h"
 #include "moec/Transforms/LaunchRewrites.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -36,22 +36,24 @@ struct RewriteContext {
   Objective objective;
 };
 
-/// A match of a rewrite: places that are rewritten all or none. A place is one
-/// launch, or consecutive ones.
+/// A match of a rewrite: occurrences that are rewritten all or none. An
+/// occurrence is one launch, or consecutive ones.
 struct RewriteSite {
-  using Place = llvm::SmallVector<plan::LaunchOp, 2>;
-  llvm::SmallVector<Place> places;
+  using Occurrence = llvm::SmallVector<plan::LaunchOp, 2>;
+  llvm::SmallVector<Occurrence> occurrences;
 
   RewriteSite() = default;
-  RewriteSite(Place place) { places.push_back(std::move(place)); }
-  /// Each launch is a place.
+  RewriteSite(Occurrence occurrence) {
+    occurrences.push_back(std::move(occurrence));
+  }
+  /// Each launch is an occurrence.
   explicit RewriteSite(llvm::ArrayRef<plan::LaunchOp> launches) {
     for (plan::LaunchOp launch : launches)
-      places.push_back({launch});
+      occurrences.push_back({launch});
   }
-  /// A launch of the first place; other places are alike.
+  /// A launch of the first place; other occurrences are alike.
   plan::LaunchOp getLaunch(size_t number = 0) const {
-    return places.front()[number];
+    return occurrences.front()[number];
   }
 };
 
@@ -59,9 +61,9 @@ struct RewriteSite {
 struct PredictedChange {
   llvm::SmallVector<TokenPoint> points;
   PointTimes before = {}, after = {};
-  /// Penalty (`getKernelPrice`) of the added kernels less that of the removed
+  /// Penalty (`getKernelPenalty`) of the added kernels less that of the removed
   /// ones.
-  double price = 0;
+  double penalty = 0;
 };
 
 /// A rewrite of launches and their kernels that does not change results. For
@@ -84,7 +86,7 @@ public:
 
   /// Splits variants in which sites would be rewritten for some token counts
   /// only.
-  virtual void cut() {}
+  virtual void splitRanges() {}
   /// The sites, with disjoint launches.
   virtual std::vector<RewriteSite> match() = 0;
   /// Reason why the site may not be rewritten; empty if it may.
@@ -146,7 +148,7 @@ protected:
   PhaseForm getForm(plan::LaunchOp launch, tile::LoadAttr load = {});
   /// The penalty of a launch's kernel if the site has all of its launches, so
   /// that the kernel is removed; else 0.
-  double getPriceOf(plan::LaunchOp launch, const RewriteSite &site);
+  double getPenaltyOf(plan::LaunchOp launch, const RewriteSite &site);
   /// Erases a kernel and gives its name to its replacement.
   void replaceKernel(tile::KernelOp kernel, tile::KernelOp replacement);
 

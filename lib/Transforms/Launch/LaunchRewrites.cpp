@@ -1,5 +1,4 @@
-//===- LaunchRewrites.cpp - the list of rewrites, and what options say *- C++
-//-*-===//
+//===- LaunchRewrites.cpp - list of rewrites and their options --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -54,11 +53,9 @@ std::string moec::whyOff(StringRef name, const LaunchFacts &facts,
     return "disabled";
   if (hasRequirement(name, RewriteRequirement::DependentLaunches) &&
       !facts.dependentLaunches)
-    return "requires dependent launches, which are off";
+    return "requires dependent launches, which are disabled";
   if (hasRequirement(name, RewriteRequirement::FreeSlots) && facts.keepsBuffers)
-    return "requires that slots can be assigned anew, but each buffer keeps "
-           "its "
-           "own";
+    return "requires slot assignment, but each buffer keeps its own slot";
   return {};
 }
 
@@ -92,7 +89,7 @@ llvm::Expected<RewriteParameter> RewriteParameter::parse(StringRef text) {
   if (path.size() < text.size() &&
       (value.getAsInteger(10, parameter.value) || parameter.value < 0))
     return llvm::createStringError("'" + text +
-                                   "': give a whole number from 0 on");
+                                   "': give an integer of at least 0");
   return parameter;
 }
 

@@ -20,12 +20,12 @@ include "PermuteRows.td"
 include "SplitLargeGroups.td"
 include "CountIds.td"
 include "JoinProducts.td"
-include "QueueTiles.td"
+include "DynamicScheduler.td"
 include "QuantizeInputs.td"
-include "SplitRanking.td"
+include "SplitSort.td"
 include "FuseRouting.td"
 include "QuantizeAhead.td"
-include "CutColumns.td"
+include "SplitColumns.td"
 
 defvar LaunchRewrites = [
   QuantizeResultsRewrite,
@@ -33,12 +33,12 @@ defvar LaunchRewrites = [
   SplitLargeGroupsRewrite,
   CountIdsRewrite,
   JoinProductsRewrite,
-  QueueTilesRewrite,
+  DynamicSchedulerRewrite,
   QuantizeInputsRewrite,
-  SplitRankingRewrite,
+  SplitSortRewrite,
   FuseRoutingRewrite,
   QuantizeAheadRewrite,
-  CutColumnsRewrite
+  SplitColumnsRewrite
 ];
 
 #endif

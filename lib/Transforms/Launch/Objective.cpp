@@ -8,7 +8,7 @@
 #include "Objective.h"
 
 #include "../Tile/Launches.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/Device.h"
 
 using namespace mlir;
 using namespace moec;

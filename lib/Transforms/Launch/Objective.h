@@ -1,4 +1,4 @@
-//===- Objective.h - predicted time of launches ----------------*- C++ -*-===//
+//===- Objective.h - predicted time of launches -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,8 +8,8 @@
 #ifndef MOEC_LIB_TRANSFORMS_LAUNCH_OBJECTIVE_H
 #define MOEC_LIB_TRANSFORMS_LAUNCH_OBJECTIVE_H
 
-#include "moec/Analysis/Cost.h"
 #include "moec/Dialect/Plan/Plan.h"
+#include "moec/Schedules/Cost.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -40,7 +40,7 @@ using PointTimes = llvm::SmallVector<double>;
 
 /// The objective of all launch rewrites: the time saved at each token point,
 /// relative to that of all launches there, summed over the points, less the
-/// penalty of the added kernels (`getKernelPrice`).
+/// penalty of the added kernels (`getKernelPenalty`).
 class Objective {
 public:
   Objective(mlir::SymbolTable &symbols, const Target &target);

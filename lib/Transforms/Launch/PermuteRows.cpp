@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "moec/Schedules/Rewrites/PermuteRows.h"
 #include "LaunchRewrite.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -32,7 +32,7 @@ private:
   plan::LaunchOp launch(plan::LaunchOp product, tile::KernelOp permuted);
   /// Adds a launch before `before` that copies rows of `inputs` to buffers.
   plan::LaunchOp makeGather(plan::LaunchOp before, ArrayRef<Value> inputs,
-                            tile::ContractOp contract);
+                            tile::GemmOp gemm);
   tile::KernelOp getGatherKernel(ArrayRef<Type> types, int64_t topK,
                                  Location loc);
   /// The buffer for `topK` rows of `input` per token, of all variants.
@@ -41,7 +41,7 @@ private:
   std::string makeBufferName(plan::ProgramOp program, Value input);
   bool wantsMaps(tile::KernelOp kernel, const PermutesRows &permutes);
   /// The config of the gemm with permuted rows; null if there is none.
-  tile::ConfigAttr chooseConfig(tile::KernelOp kernel, tile::ContractOp product,
+  tile::ConfigAttr chooseConfig(tile::KernelOp kernel, tile::GemmOp product,
                                 const PermutesRows &permutes);
   bool isAlways() const { return getParameter("always").value_or(0) != 0; }
 
@@ -55,7 +55,7 @@ private:
 } // namespace
 
 /// The operands of a gemm with a row per input row.
-static SmallVector<Value> getRows(tile::ContractOp product) {
+static SmallVector<Value> getRows(tile::GemmOp product) {
   SmallVector<Value> rows{product.getInput()};
   // A scale shared by all rows is not permuted.
   Value scale = product.getInputScale();
@@ -65,8 +65,8 @@ static SmallVector<Value> getRows(tile::ContractOp product) {
 }
 
 std::vector<RewriteSite> PermuteRows::match() {
-  return matchKernels<tile::ContractOp>(
-      [&](plan::LaunchOp launch, tile::ContractOp product) {
+  return matchKernels<tile::GemmOp>(
+      [&](plan::LaunchOp launch, tile::GemmOp product) {
         const Schedule *schedule = getSchedule(product);
         return product.getSource() && schedule &&
                schedule->as<PermutesRows>() && getKernel(launch).getLoadAttr();
@@ -76,7 +76,7 @@ std::vector<RewriteSite> PermuteRows::match() {
 tile::KernelOp PermuteRows::makeProduct(tile::KernelOp kernel) {
   tile::KernelOp permuted = kernel.clone();
   symbols.insert(permuted, std::next(kernel->getIterator()));
-  tile::ContractOp product = getProduct(permuted);
+  tile::GemmOp product = getProduct(permuted);
   unsigned source = cast<BlockArgument>(product.getSource()).getArgNumber();
   product.getSourceMutable().clear();
   // No other operand of a gemm has its type.
@@ -153,12 +153,12 @@ tile::KernelOp PermuteRows::getGatherKernel(ArrayRef<Type> types, int64_t topK,
 
 plan::LaunchOp PermuteRows::makeGather(plan::LaunchOp before,
                                        ArrayRef<Value> inputs,
-                                       tile::ContractOp contract) {
-  auto kernel = cast<tile::KernelOp>(contract->getParentOp());
+                                       tile::GemmOp gemm) {
+  auto kernel = cast<tile::KernelOp>(gemm->getParentOp());
   int64_t topK = kernel.getLoadAttr().getTopK();
   SmallVector<Value> ins(inputs), outs;
-  ins.push_back(getPassed(before, contract.getOffsets()));
-  ins.push_back(getPassed(before, contract.getSource()));
+  ins.push_back(getPassed(before, gemm.getOffsets()));
+  ins.push_back(getPassed(before, gemm.getSource()));
   for (Value input : inputs)
     outs.push_back(getBuffer(input, topK));
   SmallVector<Type> types(ValueRange(ins).getTypes());
@@ -174,15 +174,15 @@ plan::LaunchOp PermuteRows::makeGather(plan::LaunchOp before,
 
 plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
                                    tile::KernelOp permuted) {
-  tile::ContractOp contract = getPhase<tile::ContractOp>(product);
-  SmallVector<Value> rows = getRows(contract), inputs;
+  tile::GemmOp gemm = getPhase<tile::GemmOp>(product);
+  SmallVector<Value> rows = getRows(gemm), inputs;
   for (Value row : rows)
     inputs.push_back(getPassed(product, row));
-  plan::LaunchOp gather = makeGather(product, inputs, contract);
+  plan::LaunchOp gather = makeGather(product, inputs, gemm);
   SmallVector<Value> ins;
   for (auto [argument, value] :
-       llvm::zip(contract->getBlock()->getArguments(), product.getIns())) {
-    if (argument == contract.getSource())
+       llvm::zip(gemm->getBlock()->getArguments(), product.getIns())) {
+    if (argument == gemm.getSource())
       continue;
     auto *row = llvm::find(rows, Value(argument));
     ins.push_back(row == rows.end()
@@ -215,12 +215,12 @@ std::string PermuteRows::whyIllegal(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   const auto &permutes = *getSchedule(getProduct(kernel))->as<PermutesRows>();
   if (isForced(kernel) && !isAlways() && !wantsMaps(kernel, permutes))
-    return "the config that is forced finds rows by 'source'";
+    return "the forced config reads rows by 'source'";
   return {};
 }
 
 tile::ConfigAttr PermuteRows::chooseConfig(tile::KernelOp kernel,
-                                           tile::ContractOp product,
+                                           tile::GemmOp product,
                                            const PermutesRows &permutes) {
   if (isForced(kernel)) {
     tile::ConfigAttr config = permutes.withMaps(product.getConfigAttr());
@@ -238,16 +238,16 @@ FailureOr<std::string> PermuteRows::build(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   permuted = makeProduct(kernel);
   // The new kernel needs launches, since its schedule looks at their operands.
-  for (const RewriteSite::Place &place : site.places) {
-    plan::LaunchOp gather = launch(place.front(), permuted);
-    added.places.push_back(
-        {gather, cast<plan::LaunchOp>(place.front()->getPrevNode())});
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences) {
+    plan::LaunchOp gather = launch(occurrence.front(), permuted);
+    added.occurrences.push_back(
+        {gather, cast<plan::LaunchOp>(occurrence.front()->getPrevNode())});
   }
-  tile::ContractOp product = getProduct(permuted);
+  tile::GemmOp product = getProduct(permuted);
   tile::ConfigAttr config =
       chooseConfig(kernel, product, *getSchedule(product)->as<PermutesRows>());
   if (!config)
-    return std::string("no config of the product reads rows by maps");
+    return std::string("no config of the gemm loads rows by tensor maps");
   product.setConfigAttr(config);
   setLaunchShape(permuted, context.target);
   return std::string();
@@ -264,27 +264,27 @@ std::optional<PredictedChange> PermuteRows::predict(const RewriteSite &site) {
   change.after = context.objective.predict(
       {getForm(added.getLaunch(0), load), getForm(added.getLaunch(1))},
       change.points);
-  change.price = getPriceOf(added.getLaunch(0), added);
+  change.penalty = getPenaltyOf(added.getLaunch(0), added);
   return change;
 }
 
 LogicalResult PermuteRows::commit(const RewriteSite &site) {
   StringAttr name = getKernel(site.getLaunch()).getSymNameAttr();
   replaceKernel(getKernel(site.getLaunch()), permuted);
-  for (const RewriteSite::Place &place : site.places)
-    place.front()->erase();
-  for (RewriteSite::Place &place : added.places)
-    place[1].setKernel(name);
-  added.places.clear();
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    occurrence.front()->erase();
+  for (RewriteSite::Occurrence &occurrence : added.occurrences)
+    occurrence[1].setKernel(name);
+  added.occurrences.clear();
   permuted = nullptr;
   return success();
 }
 
 void PermuteRows::leave(const RewriteSite &) {
-  for (const RewriteSite::Place &place : added.places)
-    for (plan::LaunchOp launch : place)
+  for (const RewriteSite::Occurrence &occurrence : added.occurrences)
+    for (plan::LaunchOp launch : occurrence)
       launch->erase();
-  added.places.clear();
+  added.occurrences.clear();
   if (permuted)
     symbols.erase(permuted);
   permuted = nullptr;

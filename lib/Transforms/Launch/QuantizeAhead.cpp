@@ -7,7 +7,7 @@
 
 #include "../Tile/MergedLaunch.h"
 #include "LaunchRewrite.h"
-#include "moec/Analysis/Rewrites/FollowPhase.h"
+#include "moec/Schedules/Rewrites/FollowPhase.h"
 
 using namespace mlir;
 using namespace moec;
@@ -39,7 +39,7 @@ tile::TopKOp QuantizeAhead::getRouting(plan::LaunchOp launch) {
   Block &body = kernel.getBody().front();
   auto routing = dyn_cast<tile::TopKOp>(body.front());
   return routing && routing.getConfig() &&
-                 isa<tile::RankOp>(body.getTerminator()->getPrevNode())
+                 isa<tile::SortByExpertOp>(body.getTerminator()->getPrevNode())
              ? routing
              : nullptr;
 }
@@ -54,13 +54,13 @@ std::vector<RewriteSite> QuantizeAhead::match() {
 std::string QuantizeAhead::whyIllegal(const RewriteSite &site) {
   plan::LaunchOp launch = site.getLaunch(0), quantization = site.getLaunch(1);
   if (isForced(getKernel(quantization)))
-    return "the quantization has a config of its own";
+    return "the quantization has a forced config";
   tile::TopKOp routing = getRouting(launch);
   auto quantize = getPhase<tile::QuantizeOp>(quantization);
   const Schedule *schedule = getSchedule(routing);
   const auto *follows = schedule ? schedule->as<FollowsPhase>() : nullptr;
   if (!follows)
-    return "the routing's schedule follows no phase";
+    return "the routing's schedule cannot follow another phase";
   if (!follows->follow(quantize, routing, getKernel(launch).getLoadAttr()))
     return follows->whyApart(quantize, routing,
                              getKernel(launch).getLoadAttr());
@@ -69,7 +69,7 @@ std::string QuantizeAhead::whyIllegal(const RewriteSite &site) {
     if (auto before = dyn_cast<plan::LaunchOp>(op);
         before &&
         !isIndependent(quantization.getIns(), quantization.getOuts(), before))
-      return "a launch before touches what is quantized";
+      return "an earlier launch uses the memory of the quantization";
   return {};
 }
 
@@ -88,9 +88,10 @@ std::optional<PredictedChange> QuantizeAhead::predict(const RewriteSite &site) {
   // All sites of these two kernels share one.
   bool isMade = kernels.contains({site.getLaunch(1).getKernelAttr().getAttr(),
                                   site.getLaunch(0).getKernelAttr().getAttr()});
-  change.price = (isMade ? 0 : getKernelPrice(getKernel(site.getLaunch(0)))) -
-                 getPriceOf(site.getLaunch(0), site) -
-                 getPriceOf(site.getLaunch(1), site);
+  change.penalty =
+      (isMade ? 0 : getKernelPenalty(getKernel(site.getLaunch(0)))) -
+      getPenaltyOf(site.getLaunch(0), site) -
+      getPenaltyOf(site.getLaunch(1), site);
   return change;
 }
 

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Rewrites/QuantizeInputs.h"
+#include "moec/Schedules/Rewrites/QuantizeInputs.h"
 #include "../Tile/MergedLaunch.h"
 #include "LaunchRewrite.h"
-#include "moec/Analysis/Device.h"
-#include "moec/Analysis/LaunchShape.h"
+#include "moec/Schedules/Device.h"
+#include "moec/Schedules/LaunchShape.h"
 
 using namespace mlir;
 using namespace moec;
@@ -41,7 +41,7 @@ plan::LaunchOp QuantizeInputs::findQuantization(plan::LaunchOp launch) {
       before.getTokensAttr())
     return nullptr;
   auto quantize = getPhase<tile::QuantizeOp>(before);
-  auto product = getPhase<tile::ContractOp>(launch);
+  auto product = getPhase<tile::GemmOp>(launch);
   if (!quantize || !quantize.getConfig() || !product.getOffsets() ||
       !product.getInputScale())
     return nullptr;
@@ -57,46 +57,47 @@ plan::LaunchOp QuantizeInputs::findQuantization(plan::LaunchOp launch) {
 }
 
 std::vector<RewriteSite> QuantizeInputs::match() {
-  std::vector<RewriteSite> sites = matchKernels<tile::ContractOp>(
-      [&](plan::LaunchOp launch, tile::ContractOp product) {
+  std::vector<RewriteSite> sites = matchKernels<tile::GemmOp>(
+      [&](plan::LaunchOp launch, tile::GemmOp product) {
         const Schedule *schedule = getSchedule(product);
         return schedule && schedule->as<QuantizesInputs>();
       });
   // A kernel has one signature: a quantization precedes all of its launches.
   llvm::erase_if(sites, [&](RewriteSite &site) {
-    return llvm::any_of(site.places, [&](RewriteSite::Place &place) {
-      plan::LaunchOp before = findQuantization(place.front());
-      if (before)
-        place.insert(place.begin(), before);
-      return !before;
-    });
+    return llvm::any_of(
+        site.occurrences, [&](RewriteSite::Occurrence &occurrence) {
+          plan::LaunchOp before = findQuantization(occurrence.front());
+          if (before)
+            occurrence.insert(occurrence.begin(), before);
+          return !before;
+        });
   });
   return sites;
 }
 
 plan::LaunchOp QuantizeInputs::findRanking(plan::LaunchOp launch) {
   Value offsets =
-      getPassed(launch, getPhase<tile::ContractOp>(launch).getOffsets());
+      getPassed(launch, getPhase<tile::GemmOp>(launch).getOffsets());
   plan::LaunchOp ranking = findWriter(launch, offsets);
   if (!ranking || ranking.getStream() != launch.getStream() ||
-      !getPhase<tile::RankOp>(ranking))
+      !getPhase<tile::SortByExpertOp>(ranking))
     return nullptr;
   // Other users of the counter leave it nonzero or, like this one, need it 0.
   auto counts = [&](Operation *op) {
     auto other = dyn_cast<plan::LaunchOp>(op);
     tile::KernelOp kernel = other ? getKernel(other) : nullptr;
-    return kernel && llvm::any_of(kernel.getBody().getOps<tile::ContractOp>(),
-                                  [](tile::ContractOp product) {
+    return kernel && llvm::any_of(kernel.getBody().getOps<tile::GemmOp>(),
+                                  [](tile::GemmOp product) {
                                     return product.getAwaits();
                                   });
   };
-  auto isQueued = [&](Operation *op) {
+  auto countsTiles = [&](Operation *op) {
     auto other = dyn_cast<plan::LaunchOp>(op);
-    auto product = other ? getPhase<tile::ContractOp>(other) : nullptr;
-    return product && product.getTickets();
+    auto product = other ? getPhase<tile::GemmOp>(other) : nullptr;
+    return product && product.getTileCounter();
   };
   for (Operation *op = ranking->getNextNode(); op; op = op->getNextNode())
-    if (counts(op) || (launch->isBeforeInBlock(op) && isQueued(op)))
+    if (counts(op) || (launch->isBeforeInBlock(op) && countsTiles(op)))
       return nullptr;
   return ranking;
 }
@@ -104,15 +105,15 @@ plan::LaunchOp QuantizeInputs::findRanking(plan::LaunchOp launch) {
 std::string QuantizeInputs::whyIllegal(const RewriteSite &site) {
   tile::LoadAttr load = getKernel(site.getLaunch(1)).getLoadAttr();
   if (!load)
-    return "nothing is known of the product's rows";
-  for (const RewriteSite::Place &place : site.places) {
-    if (isForced(getKernel(place[0])))
-      return "the quantization has a config of its own";
-    if (!findRanking(place[1]))
-      return "no ranking before it clears a counter for it alone";
-    auto product = getPhase<tile::ContractOp>(place[1]);
+    return "the kernel has no 'load', so the gemm's rows are unknown";
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences) {
+    if (isForced(getKernel(occurrence[0])))
+      return "the quantization has a forced config";
+    if (!findRanking(occurrence[1]))
+      return "no earlier sort can clear a counter for this gemm";
+    auto product = getPhase<tile::GemmOp>(occurrence[1]);
     std::string why = getSchedule(product)->as<QuantizesInputs>()->whyApart(
-        getPhase<tile::QuantizeOp>(place[0]), product, load);
+        getPhase<tile::QuantizeOp>(occurrence[0]), product, load);
     if (!why.empty())
       return why;
   }
@@ -145,8 +146,8 @@ QuantizeInputs::predict(const RewriteSite &site) {
             product = getForm(site.getLaunch(1));
   // All launches of the gemm's kernel.
   std::vector<plan::LaunchOp> launches;
-  for (const RewriteSite::Place &place : site.places)
-    launches.push_back(place[1]);
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    launches.push_back(occurrence[1]);
   PredictedChange change{getPoints(RewriteSite(launches))};
   change.before =
       context.objective.predict({quantization, product}, change.points);
@@ -159,14 +160,14 @@ QuantizeInputs::predict(const RewriteSite &site) {
         getShare(site.getLaunch(0), change.points[i / numRoutings].tokens);
     after = change.before[i] - share * (change.before[i] - after) + waitUs;
   }
-  change.price = -getPriceOf(site.getLaunch(0), site);
+  change.penalty = -getPenaltyOf(site.getLaunch(0), site);
   return change;
 }
 
 LogicalResult QuantizeInputs::commit(const RewriteSite &site) {
   tile::KernelOp kernel;
-  for (const RewriteSite::Place &place : site.places) {
-    plan::LaunchOp quantization = place[0], launch = place[1];
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences) {
+    plan::LaunchOp quantization = occurrence[0], launch = occurrence[1];
     Value counter = getCounter(findRanking(launch), symbols);
     SmallVector<Value> outs;
     if (!llvm::is_contained(launch.getOuts(), counter))
@@ -177,7 +178,7 @@ LogicalResult QuantizeInputs::commit(const RewriteSite &site) {
       kernel = merged.makeKernel(symbols);
       kernel.setLoadAttr(load);
       kernel.setResident(true);
-      auto product = cast<tile::ContractOp>(
+      auto product = cast<tile::GemmOp>(
           kernel.getBody().front().getTerminator()->getPrevNode());
       product.getAwaitsMutable().assign(merged.getArgument(kernel, counter));
       setLaunchShape(kernel, context.target);

@@ -43,7 +43,7 @@ plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
   if (!next || next.getStream() != launch.getStream() ||
       launch.getOuts().size() != 1)
     return nullptr;
-  auto product = getPhase<tile::ContractOp>(launch);
+  auto product = getPhase<tile::GemmOp>(launch);
   auto quantize = getPhase<tile::QuantizeOp>(next);
   Value result = launch.getOuts().front();
   if (!quantize || !product.getOffsets() ||
@@ -66,38 +66,39 @@ plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
 
 std::vector<RewriteSite> QuantizeResults::match() {
   std::vector<RewriteSite> sites =
-      matchKernels<tile::ContractOp>([](plan::LaunchOp, tile::ContractOp op) {
+      matchKernels<tile::GemmOp>([](plan::LaunchOp, tile::GemmOp op) {
         return op.getConfig().has_value();
       });
   // A kernel has one signature: a quantization follows all of its launches.
   llvm::erase_if(sites, [&](RewriteSite &site) {
-    return llvm::any_of(site.places, [&](RewriteSite::Place &place) {
-      plan::LaunchOp next = findQuantization(place.front());
-      if (next)
-        place.push_back(next);
-      return !next;
-    });
+    return llvm::any_of(
+        site.occurrences, [&](RewriteSite::Occurrence &occurrence) {
+          plan::LaunchOp next = findQuantization(occurrence.front());
+          if (next)
+            occurrence.push_back(next);
+          return !next;
+        });
   });
   return sites;
 }
 
 std::string QuantizeResults::whyIllegal(const RewriteSite &site) {
-  for (const RewriteSite::Place &place : site.places)
-    if (isForced(getKernel(place[1])))
-      return "the quantization has a config of its own";
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    if (isForced(getKernel(occurrence[1])))
+      return "the quantization has a forced config";
   auto quantize = getPhase<tile::QuantizeOp>(site.getLaunch(1));
   if (moe::areKeptAsBF16(quantize.getQuant()) && !quantize.getTensorScale())
-    return "of codes that are kept as bf16 a product has to be given the scale";
+    return "with 'packing = bf16' only a given scale is supported";
   tile::KernelOp kernel = getKernel(site.getLaunch());
   if (!kernel.getLoadAttr() && !isForced(kernel))
-    return "nothing is known of the product's rows";
+    return "the kernel has no 'load', so the gemm's rows are unknown";
   return {};
 }
 
 tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
                                            plan::LaunchOp quantization) {
   tile::KernelOp kernel = getKernel(launch);
-  tile::ContractOp product = getProduct(kernel);
+  tile::GemmOp product = getProduct(kernel);
   auto quantize = getPhase<tile::QuantizeOp>(quantization);
   SmallVector<Type> types(launch.getIns().getTypes());
   if (Value given = quantize.getTensorScale())
@@ -123,7 +124,7 @@ tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
   mapping.map(own[reads], isGiven ? last : next);
   mapping.map(kernel.getTokens(), made.getTokens());
   builder.setInsertionPointToStart(&made.getBody().front());
-  auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
+  auto copy = cast<tile::GemmOp>(builder.clone(*product, mapping));
   if (isGiven)
     copy.getResultTensorScaleMutable().assign(next);
   else
@@ -138,7 +139,7 @@ tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
 FailureOr<std::string> QuantizeResults::build(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   quantized = makeKernel(site.getLaunch(), site.getLaunch(1));
-  tile::ContractOp product = getProduct(quantized);
+  tile::GemmOp product = getProduct(quantized);
   if (isForced(kernel)) {
     std::string why = getSchedule(product)->whyIllegal(
         product, product.getConfigAttr(), context.target);
@@ -148,7 +149,7 @@ FailureOr<std::string> QuantizeResults::build(const RewriteSite &site) {
     tile::ConfigAttr config =
         chooseForLoad(product, context.target, kernel.getLoadAttr());
     if (!config)
-      return std::string("no config of the product quantizes");
+      return std::string("no config of the gemm quantizes results");
     product.setConfigAttr(config);
   }
   setLaunchShape(quantized, context.target);
@@ -161,20 +162,20 @@ QuantizeResults::predict(const RewriteSite &site) {
   if (isForced(kernel))
     return std::nullopt;
   tile::LoadAttr load = kernel.getLoadAttr();
-  tile::ContractOp product = getProduct(quantized);
+  tile::GemmOp product = getProduct(quantized);
   PredictedChange change{getPoints(site)};
   change.before = context.objective.predict(
       {getForm(site.getLaunch()), getForm(site.getLaunch(1), load)},
       change.points);
   change.after = context.objective.predict(
       PhaseForm{product, product.getConfigAttr(), load}, change.points);
-  change.price = -getPriceOf(site.getLaunch(1), site);
+  change.penalty = -getPenaltyOf(site.getLaunch(1), site);
   return change;
 }
 
 LogicalResult QuantizeResults::commit(const RewriteSite &site) {
-  for (const RewriteSite::Place &place : site.places) {
-    plan::LaunchOp launch = place[0], quantization = place[1];
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences) {
+    plan::LaunchOp launch = occurrence[0], quantization = occurrence[1];
     OpBuilder builder(launch);
     SmallVector<Value> ins(launch.getIns());
     auto quantize = getPhase<tile::QuantizeOp>(quantization);
@@ -186,8 +187,8 @@ LogicalResult QuantizeResults::commit(const RewriteSite &site) {
                            /*tokens=*/{}, /*columns=*/{});
   }
   replaceKernel(getKernel(site.getLaunch()), quantized);
-  for (const RewriteSite::Place &place : site.places)
-    for (plan::LaunchOp launch : place)
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    for (plan::LaunchOp launch : occurrence)
       launch->erase();
   quantized = nullptr;
   return success();

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/Rewrites/SplitLargeGroups.h"
+#include "moec/Schedules/Rewrites/SplitLargeGroups.h"
 #include "LaunchRewrite.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/Device.h"
 
 using namespace mlir;
 using namespace moec;
@@ -44,8 +44,8 @@ private:
 } // namespace
 
 std::vector<RewriteSite> SplitLargeGroups::match() {
-  return matchKernels<tile::ContractOp>([&](plan::LaunchOp launch,
-                                            tile::ContractOp product) {
+  return matchKernels<tile::GemmOp>([&](plan::LaunchOp launch,
+                                        tile::GemmOp product) {
     const Schedule *schedule = getSchedule(product);
     return product.getOffsets() && product.takesAllGroups() && schedule &&
            schedule->as<SplitsLargeGroups>() && getKernel(launch).getLoadAttr();
@@ -61,7 +61,7 @@ const ForcedConfig *SplitLargeGroups::findOwnForced(tile::KernelOp kernel) {
 }
 
 int64_t SplitLargeGroups::getLargeGroupRows(tile::KernelOp kernel) {
-  tile::ContractOp product = getProduct(kernel);
+  tile::GemmOp product = getProduct(kernel);
   return getSchedule(product)->as<SplitsLargeGroups>()->getLargeGroupRows(
       product, kernel.getLoadAttr());
 }
@@ -71,15 +71,15 @@ std::string SplitLargeGroups::whyIllegal(const RewriteSite &site) {
   tile::LoadAttr load = kernel.getLoadAttr();
   // A token has at most one row in a group.
   if (int64_t rows = getLargeGroupRows(kernel); load.getMaxTokens() < rows)
-    return "no group can have the " + std::to_string(rows) +
-           " rows of a launch of its own";
+    return "no group can reach the " + std::to_string(rows) +
+           " rows of a large group";
   if (findOwnForced(kernel))
     return {};
   // A config forced for all groups applies to large ones too.
   if (isForced(kernel))
-    return "the config that is forced is for all groups";
+    return "the forced config applies to all groups";
   if (!context.objective.hasTimes())
-    return "nothing is known of times";
+    return "the device has no cost model";
   // Large groups are rare, and a run without any should not slow down: at the
   // fewest tokens by at most an eighth of a percent of the gemm.
   constexpr double maxShare = 0.00125;
@@ -89,20 +89,20 @@ std::string SplitLargeGroups::whyIllegal(const RewriteSite &site) {
           .predict(getForm(site.getLaunch()), TokenPoint{nullptr, fewest})
           .front();
   return context.objective.getDevice().getIdleTime() > maxShare * product
-             ? "a launch that finds no such group takes too much beside the "
-               "product"
+             ? "a launch that finds no such group costs too much compared to "
+               "the gemm"
              : "";
 }
 
 FailureOr<std::string> SplitLargeGroups::chooseConfig(tile::KernelOp kernel) {
   const ForcedConfig *own = findOwnForced(kernel);
-  tile::ContractOp product = getProduct(large);
+  tile::GemmOp product = getProduct(large);
   const Schedule &schedule = *getSchedule(product);
   tile::ConfigAttr config = schedule.as<SplitsLargeGroups>()->chooseLargeGroups(
       getProduct(kernel), product, kernel.getLoadAttr(), context.target);
   if (!own) {
     if (config == getProduct(kernel).getConfigAttr())
-      return std::string("no other config suits such groups better");
+      return std::string("no other config is better for large groups");
     product.setConfigAttr(config);
     return std::string();
   }
@@ -113,7 +113,9 @@ FailureOr<std::string> SplitLargeGroups::chooseConfig(tile::KernelOp kernel) {
   std::string reason =
       named.empty() || named == schedule.name
           ? schedule.whyIllegal(product, *whole, context.target)
-          : ("the other groups run as " + schedule.name + "; give that").str();
+          : ("the other groups run as " + schedule.name +
+             "; give that schedule")
+                .str();
   if (!reason.empty())
     return product.emitOpError()
            << "of kernel '" << large.getSymName() << "' cannot run as '"
@@ -134,10 +136,10 @@ FailureOr<std::string> SplitLargeGroups::build(const RewriteSite &site) {
   getProduct(large).setMinGroupRows(minRows);
   // Both launches write different rows of one result, in sequence; the schedule
   // looks at the launches' operands.
-  for (const RewriteSite::Place &place : site.places) {
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences) {
     OpBuilder builder(kernel.getContext());
-    builder.setInsertionPointAfter(place.front());
-    added.push_back(cast<plan::LaunchOp>(builder.clone(*place.front())));
+    builder.setInsertionPointAfter(occurrence.front());
+    added.push_back(cast<plan::LaunchOp>(builder.clone(*occurrence.front())));
     added.back().setKernel(name);
   }
   FailureOr<std::string> why = chooseConfig(kernel);
@@ -155,7 +157,7 @@ SplitLargeGroups::predict(const RewriteSite &site) {
   PredictedChange change{getPoints(site), before};
   change.after = context.objective.predict(
       {getForm(site.getLaunch()), getForm(added.front())}, change.points);
-  change.price = getKernelPrice(large);
+  change.penalty = getKernelPenalty(large);
   return change;
 }
 

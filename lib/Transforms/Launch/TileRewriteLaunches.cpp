@@ -74,9 +74,9 @@ bool RewriteRunner::pays(const RewriteSite &site, std::string &why) {
   llvm::raw_string_ostream(why)
       << "saves " << llvm::format("%.2f", 100 * saved)
       << " % of the time of all launches, summed over " << change->points.size()
-      << " numbers of tokens, for kernels at a price "
-      << "of " << llvm::format("%.2f", 100 * change->price) << " %";
-  return saved > change->price;
+      << " token counts, with a penalty for kernels "
+      << "of " << llvm::format("%.2f", 100 * change->penalty) << " %";
+  return saved > change->penalty;
 }
 
 void RewriteRunner::leave(const RewriteSite &site, StringRef why) {
@@ -105,16 +105,17 @@ LogicalResult RewriteRunner::decide(const RewriteSite &site) {
     return success();
   }
   remark::passed(site.getLaunch().getLoc(), remarkOptions(site))
-      << remark::reason("{0}", why.empty() ? "legal, whatever it takes" : why);
-  for (const RewriteSite::Place &place : site.places)
-    changed.insert(place.front()->getParentOfType<plan::ProgramOp>());
+      << remark::reason("{0}",
+                        why.empty() ? "legal, regardless of the time" : why);
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    changed.insert(occurrence.front()->getParentOfType<plan::ProgramOp>());
   context.objective.forget(points);
   return rewrite.commit(site);
 }
 
 LogicalResult RewriteRunner::run() {
   llvm::DenseSet<Operation *> unusedBefore = findUnused(context.module);
-  rewrite.cut();
+  rewrite.splitRanges();
   for (const RewriteSite &site : rewrite.match())
     if (failed(decide(site)))
       return failure();

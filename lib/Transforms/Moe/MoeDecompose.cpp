@@ -66,9 +66,8 @@ LogicalResult checkStorage(LayerOp layer) {
       return success();
     return layer.emitOpError("has '")
            << name << "' = " << quant
-           << ", of which no product is made; f8E4M3FN, f4E2M1FN, code books, "
-              "i8 "
-              "and i4 can be, and what is not quantized";
+           << ", which no gemm supports; f8E4M3FN, f4E2M1FN, code books, i8, "
+              "i4 and unquantized weights are supported";
   };
   if (failed(check("weight_quant", layer.getWeightQuantAttr())) ||
       failed(check("activation_quant", layer.getActivationQuantAttr())))
@@ -172,7 +171,7 @@ Value LayerDecomposer::product(const Product &p, RankedTensorType type,
       b, type, p.input, p.weight, p.inputScale, p.weightScale,
       p.weightZeroPoint, p.weightGlobalScale, p.offsets, p.source,
       p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout,
-      p.inputQuant, p.weightQuant, /*way=*/WayAttr());
+      p.inputQuant, p.weightQuant, /*strategy=*/StrategyAttr());
   setNames(op, name);
   if (!epilogue)
     return op.getResult();
@@ -302,6 +301,15 @@ void LayerDecomposer::route() {
     if (Value bias = layer.getGateBias()) {
       p.columns.push_back(bias);
       logits = product(p, type, "router_logits", addBias);
+    } else if (cast<RankedTensorType>(p.weight.getType()).getDimSize(0) !=
+               layer.getNumRouted()) {
+      // Two values per element, whose sum is the weight.
+      p.layout = WeightLayoutAttr::get(b.getContext(), GateUpOrder::GateUp);
+      logits = product(p, type, "router_logits",
+                       [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                         return Value(arith::AddFOp::create(
+                             b, args.accumulators[0], args.accumulators[1]));
+                       });
     } else {
       logits = product(p, type, "router_logits", kNoEpilogue);
     }
@@ -577,23 +585,25 @@ struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
   static LogicalResult checkMesh(func::FuncOp func, LayerOp layer) {
     auto before = func->getAttrOfType<MeshAttr>(kMeshAttr);
     if (before && before != layer.getMeshAttr())
-      return layer.emitOpError("is not of the mesh ")
+      return layer.emitOpError("does not have the mesh ")
              << before << " of function @" << func.getName()
-             << "; give all its layers one mesh";
+             << "; give all its layers the same mesh";
     if (layer.getMeshAttr())
       func->setAttr(kMeshAttr, layer.getMeshAttr());
     return success();
   }
 
-  /// The bound becomes a property of the whole function.
+  /// The bound and batch invariance become properties of the whole function.
   static LogicalResult checkMaxTokens(func::FuncOp func, LayerOp layer) {
     auto before = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
     if (before && before != layer.getMaxTokensAttr())
       return layer.emitOpError("has max_tokens = ")
              << layer.getMaxTokens() << ", but function @" << func.getName()
              << " is bounded by " << before.getInt()
-             << " tokens; give all its layers one bound";
+             << " tokens; give all its layers the same bound";
     func->setAttr(kMaxTokensAttr, layer.getMaxTokensAttr());
+    if (layer.getBatchInvariant())
+      func->setAttr(kBatchInvariantAttr, UnitAttr::get(func.getContext()));
     return success();
   }
 };

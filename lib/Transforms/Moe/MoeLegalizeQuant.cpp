@@ -6,10 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "moec/Analysis/QuantSupport.h"
-#include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Dialect/Moe/PrepackedFormat.h"
+#include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Names.h"
+#include "moec/Schedules/QuantSupport.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -52,12 +53,13 @@ struct MoeLegalizeQuant
     });
     if (result.wasInterrupted())
       return signalPassFailure();
-    for (auto [codes, numbers] : kept)
-      if (codes->use_empty())
-        codes->erase();
+    for (auto [values, numbers] : kept)
+      if (values->use_empty())
+        values->erase();
   }
 
-  /// Sets `way` (the strategy) of a gemm; returns the reason if there is none.
+  /// Sets `strategy` (the strategy) of a gemm; returns the reason if there is
+  /// none.
   std::string legalize(moe::GroupedMatmulOp product, const Target &target) {
     auto quantize = product.getInput().getDefiningOp<moe::QuantizeOp>();
     if (quantize && isBetterByBF16(target, QuantProduct(product)))
@@ -67,8 +69,8 @@ struct MoeLegalizeQuant
       return reason;
     if (!quant.input && !quant.weight)
       return {};
-    product.setWay(findWay(target, quant)->way);
-    if (product.getWay() == moe::Way::Repack)
+    product.setStrategy(findStrategy(target, quant)->strategy);
+    if (product.getStrategy() == moe::Strategy::Prepack)
       repack(product);
     return {};
   }
@@ -117,18 +119,17 @@ struct MoeLegalizeQuant
     auto rowScale = RankedTensorType::get(type.getShape().drop_back(),
                                           builder.getF32Type());
     moe::QuantAttr quant = product.getWeightQuantAttr();
-    moe::Packing packing =
-        *moe::Fragments::getPacking(QuantProduct(product).inputType);
-    moe::QuantAttr packed = moe::Fragments::getQuant(quant, packing);
-    int64_t depth = moe::getRowWidth(quant, type.getShape().back());
+    moe::Packing packing = *moe::getPrepacking(QuantProduct(product).inputType);
+    moe::QuantAttr packed = moe::getPrepacked(quant, packing);
+    int64_t sizeK = moe::getRowWidth(quant, type.getShape().back());
     SmallVector<int64_t> scaleShape(type.getShape());
-    scaleShape.back() = moe::Fragments(packed).getRowBytes(depth);
+    scaleShape.back() = moe::PrepackedFormat(packed).getRowBytes(sizeK);
     auto bytes = RankedTensorType::get(type.getShape(), builder.getI8Type());
-    auto op = moe::RepackOp::create(builder, product.getLoc(), bytes,
-                                    bytes.clone(scaleShape), rowScale, weight,
-                                    scale, product.getWeightZeroPoint(),
-                                    product.getWeightGlobalScale(),
-                                    product.getLayoutAttr(), quant, packing);
+    auto op = moe::PrepackOp::create(builder, product.getLoc(), bytes,
+                                     bytes.clone(scaleShape), rowScale, weight,
+                                     scale, product.getWeightZeroPoint(),
+                                     product.getWeightGlobalScale(),
+                                     product.getLayoutAttr(), quant, packing);
     if (auto argument = dyn_cast<BlockArgument>(weight))
       nameResults(op, argument);
     product.getWeightMutable().assign(op.getPacked());
@@ -162,7 +163,7 @@ struct MoeLegalizeQuant
 
   /// Names the prepacked tensors of a layer's weight, which then may not have
   /// gaps between its rows: its memory is written as a whole.
-  static void nameResults(moe::RepackOp op, BlockArgument weight) {
+  static void nameResults(moe::PrepackOp op, BlockArgument weight) {
     if (auto func = dyn_cast<func::FuncOp>(weight.getOwner()->getParentOp()))
       func.removeArgAttr(weight.getArgNumber(), kStridedAttr);
     StringAttr name = findName(weight);
@@ -171,8 +172,8 @@ struct MoeLegalizeQuant
     Builder builder(op.getContext());
     StringRef base = name.getValue();
     op->setAttr(kNameAttr,
-                builder.getStrArrayAttr({(base + "_fragments").str(),
-                                         (base + "_fragment_scale").str(),
+                builder.getStrArrayAttr({(base + "_prepacked").str(),
+                                         (base + "_prepacked_scale").str(),
                                          (base + "_row_scale").str()}));
   }
 

@@ -13,10 +13,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "moec/Analysis/Exchange.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Names.h"
-#include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/RowDestinations.h"
+#include "moec/Schedules/Exchange.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -71,7 +71,7 @@ public:
     if (mesh.getSize(Axis::Dp) > 1) {
       Value addend = unpermute.getAddend();
       unpermute.getAddendMutable().clear();
-      if (failed(findOwners()))
+      if (failed(findDestinations()))
         return failure();
       dispatch(Axis::Dp, findExpertOps());
       if (addend)
@@ -97,7 +97,7 @@ private:
   void takeZeroExperts();
   Ops findExpertOps() const;
   Ops findGroupOps() const;
-  LogicalResult findOwners();
+  LogicalResult findDestinations();
   void countOwnRows();
   void dispatch(Axis axis, const Ops &ops);
   void addOwnRows(Value addend);
@@ -117,13 +117,13 @@ private:
   LogicalResult findOne(OpTy &found) {
     for (auto op : func.getOps<OpTy>()) {
       if (found)
-        return op.emitOpError("is the second of its kind; a function of "
+        return op.emitOpError("is the second op of its kind; a function of "
                               "several ranks holds one layer");
       found = op;
     }
     if (found)
       return success();
-    return func.emitOpError("has a mesh of several ranks and no '")
+    return func.emitOpError("has a mesh of several ranks, but no '")
            << OpTy::getOperationName() << "'; give it one decomposed layer";
   }
 
@@ -143,9 +143,9 @@ private:
   Value ownIds;
   /// The table of destination ranks of the dispatch over dp, and the ids that
   /// index it; null if all rows go to all ranks.
-  Value owners, ownerIds;
+  Value destinations, destinationIds;
   /// With replicas, physical experts per rank of that table; else null.
-  IntegerAttr expertsPerOwner;
+  IntegerAttr expertsPerRank;
   /// Number of the rank's own rows that are valid; null for all.
   Value numValidTokens;
 };
@@ -163,10 +163,9 @@ LogicalResult Parallelizer::findOps() {
     place = ownIds.getDefiningOp<PlaceIdsOp>();
   }
   for (auto scale : func.getOps<TensorScaleOp>())
-    return scale.emitOpError(
-        "finds one scale for all rows of a call, and ranks of a mesh have "
-        "other rows each; quantize by 'token' or 'group', or with a scale that "
-        "is given");
+    return scale.emitOpError("computes one scale for all rows of a call, but "
+                             "each rank of a mesh has different rows; quantize "
+                             "by 'token' or 'group', or with a given scale");
   return success();
 }
 
@@ -237,7 +236,7 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
 
 /// Dispatches to destination ranks only if this avoids more copies of rows than
 /// finding the destinations costs.
-LogicalResult Parallelizer::findOwners() {
+LogicalResult Parallelizer::findDestinations() {
   constexpr double mostShare = 0.95;
   // Replicas are loaded for each id of a row.
   constexpr int64_t mostReplicas = 8;
@@ -252,34 +251,35 @@ LogicalResult Parallelizer::findOwners() {
     // determines the group.
     if (table.getDimSize(1) > mostReplicas)
       return success();
-    owners = place.getTable();
+    destinations = place.getTable();
     numHere = std::min(numHere * mesh.getTp(), table.getDimSize(0));
-    expertsPerOwner =
+    expertsPerRank =
         b.getI64IntegerAttr(permute.getNumExperts() * mesh.getTp());
   } else {
     for (BlockArgument argument : func.getArguments())
-      if (getName(argument) == kOwnersTensor)
-        owners = argument;
-    if (!owners)
+      if (getName(argument) == kDestinationsTensor)
+        destinations = argument;
+    if (!destinations)
       return success();
-    if (owners.getType() != table)
+    if (destinations.getType() != table)
       return func.emitOpError("has '")
-             << kOwnersTensor << "' of type " << owners.getType()
+             << kDestinationsTensor << "' of type " << destinations.getType()
              << "; give one number per expert, " << table;
   }
   // With sp, the ids of the group's rows.
-  ownerIds = place.getIds();
-  int64_t topK = cast<RankedTensorType>(ownerIds.getType()).getDimSize(1);
+  destinationIds = place.getIds();
+  int64_t topK = cast<RankedTensorType>(destinationIds.getType()).getDimSize(1);
   // Zero experts have no destination rank.
-  if (getOwnedShare(table.getDimSize(0) + zeros.number, numHere, topK) >
+  if (getRoutedShare(table.getDimSize(0) + zeros.number, numHere, topK) >
       mostShare)
-    owners = {};
+    destinations = {};
   return success();
 }
 
 /// Whether `ops` read the rows only through the `source` of slots, i.e. for a
 /// rank's own experts.
-static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
+static bool isForDestinations(Value input,
+                              const llvm::SetVector<Operation *> &ops) {
   return llvm::all_of(input.getUses(), [&](OpOperand &use) {
     if (!ops.contains(use.getOwner()))
       return true;
@@ -356,18 +356,18 @@ void Parallelizer::dispatch(Axis axis, const Ops &ops) {
     b.setInsertionPointAfter(last);
   else
     b.setInsertionPointToStart(&func.getBody().front());
-  SmallVector<int64_t> owned;
+  SmallVector<int64_t> routed;
   for (auto [i, input] : llvm::enumerate(inputs.getArrayRef()))
-    if (axis == Axis::Dp && owners && hasTokenRows(input) &&
-        isForOwners(input, ops))
-      owned.push_back(int64_t(i));
-  bool hasOwned = !owned.empty();
+    if (axis == Axis::Dp && destinations && hasTokenRows(input) &&
+        isForDestinations(input, ops))
+      routed.push_back(int64_t(i));
+  bool hasRouted = !routed.empty();
   auto dispatched = DispatchOp::create(
       b, types, AxisAttr::get(b.getContext(), axis), inputs.getArrayRef(),
-      hasOwned ? owners : Value(),
-      hasOwned ? ValueRange(ownerIds) : ValueRange(),
-      hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr(),
-      hasOwned ? expertsPerOwner : IntegerAttr());
+      hasRouted ? destinations : Value(),
+      hasRouted ? ValueRange(destinationIds) : ValueRange(),
+      hasRouted ? b.getDenseI64ArrayAttr(routed) : DenseI64ArrayAttr(),
+      hasRouted ? expertsPerRank : IntegerAttr());
   setNames(dispatched, llvm::map_to_vector(inputs, [&](Value input) {
              StringRef name = getName(input);
              name.consume_front("group_");
@@ -430,10 +430,10 @@ void Parallelizer::addOwnRows(Value addend) {
 void Parallelizer::combineRows() {
   b.setInsertionPointAfter(unpermute);
   auto combined = CombineOp::create(b, unpermute.getResult(), Axis::Dp);
-  if (owners) {
-    combined.getOwnersMutable().assign(owners);
-    combined.getIdsMutable().assign({ownerIds, places.front().getIds()});
-    combined.setExpertsPerOwnerAttr(expertsPerOwner);
+  if (destinations) {
+    combined.getDestinationsMutable().assign(destinations);
+    combined.getIdsMutable().assign({destinationIds, places.front().getIds()});
+    combined.setExpertsPerRankAttr(expertsPerRank);
   }
   bool isReturned = llvm::any_of(unpermute->getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>();

@@ -102,7 +102,7 @@ private:
   }
   /// "'x', a part of a sum over tp,".
   std::string describePart(Value value) const {
-    return quote(value) + ", a part of a sum over " +
+    return quote(value) + ", a partial over " +
            states.lookup(value).partial.str() + ",";
   }
 
@@ -113,8 +113,8 @@ private:
   LogicalResult requireAlike(Operation *op, Value part, Value addend);
   LogicalResult requireIds(Operation *op, Value ids, ArrayRef<IdSpace> accepted,
                            StringRef remedy);
-  LogicalResult requireOwners(Operation *op, Axis axis, ValueRange ids);
-  LogicalResult requireReadByOwners(DispatchOp op, int64_t number);
+  LogicalResult requireDestinations(Operation *op, Axis axis, ValueRange ids);
+  LogicalResult requireReadByDestinations(DispatchOp op, int64_t number);
   /// Computes the state of a scalar region's result from its inputs.
   LogicalResult passRegion(Operation *op, Region &region,
                            ArrayRef<RegionInput> inputs, Value result);
@@ -135,12 +135,12 @@ private:
   DenseMap<Value, State> states;
 };
 
-constexpr StringLiteral kCombineAhead = "put a moe.combine ahead of it";
+constexpr StringLiteral kCombineAhead = "put a moe.combine before it";
 
 } // namespace
 
 Axes PartialVerifier::getSplit(Value weight) const {
-  while (auto repack = weight.getDefiningOp<RepackOp>())
+  while (auto repack = weight.getDefiningOp<PrepackOp>())
     weight = repack.getWeight();
   StringRef name = getName(weight);
   if (name == "experts.w2" || name == "experts.w2_bias")
@@ -156,7 +156,7 @@ LogicalResult PartialVerifier::requireWhole(Operation *op, ValueRange values,
   for (Value value : values)
     if (!states.lookup(value).partial.empty())
       return op->emitOpError("takes ")
-             << describePart(value) << " where a whole value is needed; "
+             << describePart(value) << " where a reduced value is needed; "
              << remedy;
   return success();
 }
@@ -169,13 +169,13 @@ LogicalResult PartialVerifier::requireAlike(Operation *op, Value part,
   if (first == second)
     return success();
   auto describe = [&](Value value, Axes axes) {
-    return axes.empty() ? quote(value) + ", which is whole,"
+    return axes.empty() ? quote(value) + ", which is reduced,"
                         : describePart(value);
   };
   return op->emitOpError("adds ")
          << describe(addend, second) << " to " << describe(part, first)
-         << " so that one of them would be counted once per rank; combine what "
-            "is a part first, or add behind the moe.combine of both";
+         << " so one of them would be counted once per rank; combine the "
+            "partial first, or add after the moe.combine";
 }
 
 LogicalResult PartialVerifier::requireIds(Operation *op, Value ids,
@@ -189,16 +189,17 @@ LogicalResult PartialVerifier::requireIds(Operation *op, Value ids,
          << getIdWords(accepted.front()) << " are needed; " << remedy;
 }
 
-/// `owners` require whole experts, and the ids chosen for the rows that are
-/// exchanged over the axis.
-LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
-                                             ValueRange ids) {
+/// `destinations` require whole experts, and the ids chosen for the rows that
+/// are exchanged over the axis.
+LogicalResult PartialVerifier::requireDestinations(Operation *op, Axis axis,
+                                                   ValueRange ids) {
   if (mesh.getNumExperts() == 0)
-    return op->emitOpError("has owners of rows where each rank has a part of "
-                           "every expert; drop 'owners' and 'ids'");
+    return op->emitOpError(
+        "has 'destinations', but each rank has a slice of every "
+        "expert; remove 'destinations' and 'ids'");
   for (Value each : ids)
     if (failed(requireIds(op, each, {IdSpace::Logical},
-                          "owners are by the ids that were chosen")))
+                          "give the ids that the router chose")))
       return failure();
   Value own = ids.front(), all = ids.size() > 1 ? ids.back() : Value();
   for (OpOperand &use : own.getUses()) {
@@ -210,10 +211,10 @@ LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
       if (input == own && (!all || result == all))
         return success();
   }
-  return op->emitOpError("has owners by ")
+  return op->emitOpError("has 'destinations' with the ids ")
          << quote(own) << ", which no moe.dispatch over " << stringifyAxis(axis)
          << " takes" << (all ? " to " + quote(all) : std::string())
-         << "; give the ids of the rows that go over it";
+         << "; give the ids of the rows that it moves";
 }
 
 /// Whether rows are read only by slots of a rank's own experts.
@@ -230,18 +231,17 @@ static bool isReadBySource(OpOperand &use) {
 }
 
 /// A row is undefined on ranks that are not its destinations.
-LogicalResult PartialVerifier::requireReadByOwners(DispatchOp op,
-                                                   int64_t number) {
+LogicalResult PartialVerifier::requireReadByDestinations(DispatchOp op,
+                                                         int64_t number) {
   Value rows = op.getResult(unsigned(number));
   for (OpOperand &use : rows.getUses()) {
     if (isReadBySource(use))
       continue;
     auto diagnostic = use.getOwner()->emitOpError("reads ");
     diagnostic << quote(rows)
-               << " on ranks that are no owners of a row, where it is "
-                  "anything; read it as the input of a product with a source, "
-                  "or drop "
-               << number << " from 'owned'";
+               << " also on ranks that do not receive a row; read it as the "
+                  "input of a gemm with a source, or remove "
+               << number << " from 'routed'";
     diagnostic.attachNote(op.getLoc()) << "here";
     return diagnostic;
   }
@@ -258,12 +258,13 @@ LogicalResult PartialVerifier::passRegion(Operation *op, Region &region,
     return success();
   Value value = checked.getBlamed();
   auto diagnostic = op->emitOpError(
-      checked.addsWhole() ? "adds a whole value to what comes from "
-                          : "is not linear in what comes from ");
-  diagnostic << quote(value) << ", a part of a sum over "
+      checked.addsWhole() ? "adds a reduced value to a value computed from "
+                          : "is not linear in a value computed from ");
+  diagnostic << quote(value) << ", a partial over "
              << checked.getBlamedAxes().str()
-             << (checked.addsWhole() ? ", and each rank would add it; "
-                                     : ", and a part is no value of it; ")
+             << (checked.addsWhole()
+                     ? ", so each rank would add it; "
+                     : ", so the partials would not sum to its result; ")
              << kCombineAhead;
   diagnostic.attachNote(culprit->getLoc())
       << "by '" << culprit->getName() << "'";
@@ -292,7 +293,7 @@ LogicalResult PartialVerifier::visit(RouteOp op) {
 LogicalResult PartialVerifier::visit(PlaceIdsOp op) {
   IdSpace &made = states[op.getResult()].ids;
   made = states.lookup(op.getIds()).ids;
-  StringRef remedy = "place the ids that were chosen";
+  StringRef remedy = "give the ids that the router chose";
   if (op.getZeroExperts() && !op.getTable()) {
     // Its result holds positions of slots.
     made = IdSpace::None;
@@ -314,9 +315,9 @@ LogicalResult PartialVerifier::visit(PermuteOp op) {
     return failure();
   if (mesh.getNumExperts() > 0)
     return requireIds(op, op.getIds(), {IdSpace::Local},
-                      "put a moe.place_ids with the rank's table ahead of it");
+                      "put a moe.place_ids with the rank's table before it");
   return requireIds(op, op.getIds(), {IdSpace::Logical, IdSpace::Physical},
-                    "each rank has a part of every expert: drop the table");
+                    "each rank has a slice of every expert: remove the table");
 }
 
 LogicalResult PartialVerifier::visit(GroupedMatmulOp op) {
@@ -331,8 +332,8 @@ LogicalResult PartialVerifier::visit(GroupedMatmulOp op) {
   Axes given = states.lookup(op.getInput()).partial;
   if (!split.empty() && !given.empty())
     return requireWhole(op, op.getInput(),
-                        "a product with a part of a weight is a part itself: "
-                        "put a moe.combine ahead of it");
+                        "a gemm with a slice of a weight yields a partial "
+                        "itself: put a moe.combine before it");
   Axes sum = split.empty() ? given : split;
   if (op.getEpilogue().empty()) {
     states[op.getResult()].partial = sum;
@@ -386,7 +387,7 @@ LogicalResult PartialVerifier::visit(UnpermuteOp op) {
   if (zeros) {
     auto diagnostic = op.emitOpError("adds zero experts to ");
     diagnostic << quote(op.getRows())
-               << ", which has them; drop one of the sums";
+               << ", which already includes them; remove one of the sums";
     diagnostic.attachNote(zeros.getLoc()) << "here";
     return diagnostic;
   }
@@ -402,17 +403,17 @@ LogicalResult PartialVerifier::visit(DispatchOp op) {
       return failure();
     if (failed(requireIds(op, input, {IdSpace::Logical, IdSpace::Physical},
                           "other ranks have other experts: dispatch the ids "
-                          "that were chosen, and place them behind")))
+                          "that the router chose, and place them afterwards")))
       return failure();
     State state = states.lookup(input);
     states[result] = state;
   }
-  if (!op.getOwners())
+  if (!op.getDestinations())
     return success();
-  if (failed(requireOwners(op, op.getAxis(), op.getIds())))
+  if (failed(requireDestinations(op, op.getAxis(), op.getIds())))
     return failure();
-  for (int64_t number : op.getOwned().value_or(ArrayRef<int64_t>()))
-    if (failed(requireReadByOwners(op, number)))
+  for (int64_t number : op.getRouted().value_or(ArrayRef<int64_t>()))
+    if (failed(requireReadByDestinations(op, number)))
       return failure();
   return success();
 }
@@ -431,24 +432,25 @@ LogicalResult PartialVerifier::visit(CombineOp op) {
       before = other;
   if (before || !state.partial.contains(axis)) {
     auto diagnostic = op.emitOpError("sums ");
-    diagnostic << quote(input) << " over " << stringifyAxis(axis)
-               << (before ? ", which was done before, "
-                          : ", along which it is whole, ")
-               << "so that it would count once per rank; drop one of the sums";
+    diagnostic
+        << quote(input) << " over " << stringifyAxis(axis)
+        << (before ? ", over which it has been summed already, "
+                   : ", over which it is reduced already, ")
+        << "so that it would count once per rank; remove one of the sums";
     if (before)
       diagnostic.attachNote(before.getLoc()) << "here";
     return diagnostic;
   }
-  if (op.getOwners()) {
-    if (failed(requireOwners(op, axis, op.getIds())))
+  if (op.getDestinations()) {
+    if (failed(requireDestinations(op, axis, op.getIds())))
       return failure();
     auto sum = input.getDefiningOp<UnpermuteOp>();
     if (!sum || sum.getAddend() || sum.getIdentity())
       return op.emitOpError("takes ")
              << quote(input)
-             << " for zero on ranks that are no owners of a row, and it is "
-                "more than the sum of a row's experts; add behind it, or drop "
-                "'owners' and 'ids'";
+             << ", which is more than the sum of a row's experts, but ranks "
+                "that do not receive a row count as zero; add the rest after "
+                "it, or remove 'destinations' and 'ids'";
   }
   state.partial.erase(axis);
   state.combined[size_t(axis)] = op;
@@ -459,7 +461,7 @@ LogicalResult PartialVerifier::visit(CombineOp op) {
 LogicalResult PartialVerifier::visit(func::ReturnOp op) {
   for (Value value : op.getOperands())
     if (failed(requireIds(op, value, {IdSpace::Logical},
-                          "return those that were chosen")))
+                          "return the ids that the router chose")))
       return failure();
   return requireWhole(op, op.getOperands(), kCombineAhead);
 }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Analysis/StepOrder.h"
+#include "moec/Schedules/StepOrder.h"
 #include "moec/Transforms/Passes.h"
 #include "moert/Expr.h"
 
@@ -38,7 +38,7 @@ FailureOr<int64_t> largestSize(plan::BufferOp buffer, int64_t maxTokens) {
   moert::Result<int64_t> bytes =
       moert::Expr::ceilDiv(bits, 8).maxUpTo(maxTokens);
   if (!bytes)
-    return buffer.emitOpError("has no size up to ")
+    return buffer.emitOpError("has a size that overflows at up to ")
            << maxTokens << " tokens: " << bytes.status().message()
            << "; lower max_tokens";
   return *bytes;

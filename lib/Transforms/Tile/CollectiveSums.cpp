@@ -9,7 +9,7 @@
 
 #include "Launches.h"
 #include "ReplaceableLaunch.h"
-#include "moec/Analysis/Exchange.h"
+#include "moec/Schedules/Exchange.h"
 #include "moert/PeerHeap.h"
 
 using namespace mlir;

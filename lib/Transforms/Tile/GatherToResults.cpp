@@ -9,7 +9,7 @@
 
 #include "CollectiveSums.h"
 #include "Launches.h"
-#include "moec/Analysis/StepOrder.h"
+#include "moec/Schedules/StepOrder.h"
 
 using namespace mlir;
 using namespace moec;

@@ -7,7 +7,7 @@
 
 #include "LaunchShape.h"
 
-#include "moec/Analysis/LaunchShape.h"
+#include "moec/Schedules/LaunchShape.h"
 
 using namespace mlir;
 using namespace moec;

@@ -8,7 +8,7 @@
 #ifndef MOEC_LIB_TRANSFORMS_TILE_LAUNCHSHAPE_H
 #define MOEC_LIB_TRANSFORMS_TILE_LAUNCHSHAPE_H
 
-#include "moec/Analysis/Schedules.h"
+#include "moec/Schedules/Schedules.h"
 
 namespace moec {
 

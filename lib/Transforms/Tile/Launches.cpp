@@ -14,8 +14,8 @@ tile::KernelOp moec::getKernel(plan::LaunchOp launch, SymbolTable &symbols) {
   return symbols.lookup<tile::KernelOp>(launch.getKernel());
 }
 
-tile::ContractOp moec::getProduct(tile::KernelOp kernel) {
-  return cast<tile::ContractOp>(kernel.getBody().front().front());
+tile::GemmOp moec::getProduct(tile::KernelOp kernel) {
+  return cast<tile::GemmOp>(kernel.getBody().front().front());
 }
 
 SmallVector<plan::LaunchOp> moec::getVariantLaunches(ModuleOp module) {
@@ -95,7 +95,7 @@ Value moec::addBuffer(plan::ProgramOp program, Location loc, Type type,
 }
 
 Value moec::getCounter(plan::LaunchOp ranking, SymbolTable &symbols) {
-  auto rank = getPhase<tile::RankOp>(ranking, symbols);
+  auto rank = getPhase<tile::SortByExpertOp>(ranking, symbols);
   if (rank.getCounter())
     return getPassed(ranking, rank.getCounter());
   auto kernel = cast<tile::KernelOp>(rank->getParentOp());

@@ -28,7 +28,7 @@ OpTy getPhase(plan::LaunchOp launch, mlir::SymbolTable &symbols) {
 }
 
 /// The first phase of a kernel, which must be a gemm.
-tile::ContractOp getProduct(tile::KernelOp kernel);
+tile::GemmOp getProduct(tile::KernelOp kernel);
 
 /// The launches of all variants.
 llvm::SmallVector<plan::LaunchOp> getVariantLaunches(mlir::ModuleOp module);
@@ -56,9 +56,9 @@ int64_t makeSlot(plan::ProgramOp program);
 mlir::Value addBuffer(plan::ProgramOp program, mlir::Location loc,
                       mlir::Type type, llvm::StringRef name);
 
-/// The counter that a launch of a `tile.rank` sets to 0: one more of the outs
-/// of all launches of its kernel, in its own slot. Later gemms that need a
-/// counter share it, since they reset it to 0 or are the last to use it.
+/// The counter that a launch of a `tile.sort_by_expert` sets to 0: one more of
+/// the outs of all launches of its kernel, in its own slot. Later gemms that
+/// need a counter share it, since they reset it to 0 or are the last to use it.
 mlir::Value getCounter(plan::LaunchOp ranking, mlir::SymbolTable &symbols);
 
 } // namespace moec

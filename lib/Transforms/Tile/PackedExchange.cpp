@@ -8,7 +8,7 @@
 #include "PackedExchange.h"
 
 #include "LaunchShape.h"
-#include "moec/Analysis/Exchange.h"
+#include "moec/Schedules/Exchange.h"
 #include "moert/PackedRows.h"
 
 using namespace mlir;
@@ -17,13 +17,13 @@ using namespace moec;
 /// Whether the table of destinations has one rank per expert. With replicas,
 /// one is chosen by the index of the row among all rows, which another order
 /// would change.
-static bool hasOneOwnerPerId(plan::CollectiveOp collective) {
-  return collective.getOwners() && !collective.getExpertsPerOwner();
+static bool hasOneDestinationPerId(plan::CollectiveOp collective) {
+  return collective.getDestinations() && !collective.getExpertsPerRank();
 }
 
 /// The sum that returns the rows of `gather`; null if there is none, or if
 /// another collective reads the gathered rows.
-static plan::CollectiveOp findWayBack(plan::CollectiveOp gather) {
+static plan::CollectiveOp findReturningSum(plan::CollectiveOp gather) {
   auto ids = llvm::find(gather.getIns(), gather.getIds().front());
   if (ids == gather.getIns().end())
     return nullptr;
@@ -34,7 +34,7 @@ static plan::CollectiveOp findWayBack(plan::CollectiveOp gather) {
     if (!other)
       continue;
     if (other.getKind() == plan::CollectiveKind::ReduceScatter &&
-        other.getAxis() == gather.getAxis() && hasOneOwnerPerId(other) &&
+        other.getAxis() == gather.getAxis() && hasOneDestinationPerId(other) &&
         other.getIns().size() == 1 &&
         other.getIds().front() == gather.getIds().front() &&
         other.getIds().back() == allIds) {
@@ -73,9 +73,9 @@ LogicalResult PackedExchangeMaker::run(plan::VariantOp variant) {
       variant->getParentOfType<plan::ProgramOp>().getMeshAttr();
   for (auto gather : variant.getBody().getOps<plan::CollectiveOp>()) {
     if (gather.getKind() != plan::CollectiveKind::AllGather ||
-        !hasOneOwnerPerId(gather) || !getExchangedRows(gather))
+        !hasOneDestinationPerId(gather) || !getExchangedRows(gather))
       continue;
-    plan::CollectiveOp back = findWayBack(gather);
+    plan::CollectiveOp back = findReturningSum(gather);
     std::optional<Value> numValidTokens = findNumValidTokens(gather);
     if (!back || !getExchangedRows(back) || !numValidTokens)
       continue;
@@ -140,7 +140,7 @@ LogicalResult PackedExchangeMaker::addRoute(plan::CollectiveOp collective,
                                             Value numValidTokens) {
   MLIRContext *context = module.getContext();
   SmallVector<Type> types{collective.getIds().front().getType(),
-                          collective.getOwners().getType()};
+                          collective.getDestinations().getType()};
   if (numValidTokens)
     types.push_back(numValidTokens.getType());
   types.append({getPositionsType(context), getCountsType(context, ranks),

@@ -8,8 +8,8 @@
 #ifndef MOEC_LIB_TRANSFORMS_TILE_PACKEDEXCHANGE_H
 #define MOEC_LIB_TRANSFORMS_TILE_PACKEDEXCHANGE_H
 
-#include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Tile/Exchange.h"
+#include "moec/Schedules/Schedules.h"
 
 #include "mlir/IR/SymbolTable.h"
 

@@ -9,9 +9,9 @@
 #define MOEC_LIB_TRANSFORMS_TILE_PASSINPUTS_H
 
 #include "mlir/Pass/PassManager.h"
-#include "moec/Analysis/ConfigText.h"
-#include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Plan/Plan.h"
+#include "moec/Schedules/ConfigText.h"
+#include "moec/Schedules/Schedules.h"
 
 namespace moec {
 

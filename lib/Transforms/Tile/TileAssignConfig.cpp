@@ -9,11 +9,11 @@
 #include "PassInputs.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/Threading.h"
-#include "moec/Analysis/Cost.h"
-#include "moec/Analysis/Rewrites/PermuteRows.h"
-#include "moec/Analysis/Rewrites/SplitLargeGroups.h"
-#include "moec/Analysis/Schedules.h"
-#include "moec/Analysis/Spills.h"
+#include "moec/Schedules/Cost.h"
+#include "moec/Schedules/Rewrites/PermuteRows.h"
+#include "moec/Schedules/Rewrites/SplitLargeGroups.h"
+#include "moec/Schedules/Schedules.h"
+#include "moec/Schedules/Spills.h"
 #include "moec/Transforms/Passes.h"
 
 namespace moec {
@@ -85,7 +85,7 @@ private:
     if (schedule->opName != op.getName().getStringRef()) {
       op.emitOpError("has the schedule \"")
           << schedule->name << "\", which runs " << schedule->opName
-          << "; drop 'config' to have one chosen";
+          << "; remove 'config' to have one chosen";
       return nullptr;
     }
     std::string reason = schedule->whyIllegal(&op, given, target);
@@ -113,8 +113,7 @@ private:
               : std::string();
     if (!reason.empty())
       op.emitWarning() << "kernel '" << kernel.getSymName()
-                       << "' may spill registers with the config that is "
-                          "forced: "
+                       << "' may spill registers with the forced config: "
                        << reason;
   }
 
@@ -148,7 +147,7 @@ private:
   /// `config` without tensor maps of rows that are not permuted yet, if
   /// permute-rows can permute them.
   tile::ConfigAttr withoutMaps(Operation &op, tile::ConfigAttr config) {
-    auto product = dyn_cast<tile::ContractOp>(op);
+    auto product = dyn_cast<tile::GemmOp>(op);
     const Schedule *schedule = findSchedule(target, config.getSchedule());
     bool mayComeInOrder = product && product.getSource() && schedule &&
                           schedule->as<PermutesRows>() && kernel.getLoadAttr();
@@ -240,7 +239,8 @@ struct TileAssignConfig
   void runOnOperation() override {
     if (lanes != 0 && !Target::isLegalLanes(lanes)) {
       getOperation().emitError("tile-assign-config: lanes = ")
-          << lanes.getValue() << "; 4, 8, 16 or 0 for the host's are accepted";
+          << lanes.getValue()
+          << "; 4, 8, 16, or 0 for the host's lanes are accepted";
       return signalPassFailure();
     }
     std::optional<PassInputs> inputs = PassInputs::read(
@@ -267,7 +267,7 @@ struct TileAssignConfig
 
   /// Whether split-large-groups may make a kernel for large groups of this one.
   static bool mayHaveLargeGroups(tile::KernelOp kernel, const Target &machine) {
-    auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
+    auto product = dyn_cast<tile::GemmOp>(kernel.getBody().front().front());
     return product && product.getOffsets() && kernel.getLoadAttr() &&
            findSchedule(machine, product.getConfigAttr().getSchedule())
                ->as<SplitsLargeGroups>();
@@ -295,7 +295,7 @@ struct TileAssignConfig
       return success();
     InFlightDiagnostic diagnostic =
         getOperation().emitError("tile-assign-config: config '")
-        << config.str() << "' is for no kernel; there are ";
+        << config.str() << "' matches no kernel; there are ";
     llvm::interleaveComma(
         getOperation().getOps<tile::KernelOp>(), diagnostic,
         [&](tile::KernelOp kernel) { diagnostic << kernel.getSymName(); });

@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CollectiveCodes.h"
+#include "CollectiveQuantization.h"
 #include "CollectiveSums.h"
 #include "GatherToResults.h"
 #include "LaunchShape.h"
 #include "PackedExchange.h"
 #include "PassInputs.h"
-#include "moec/Analysis/Exchange.h"
+#include "moec/Schedules/Exchange.h"
 #include "moec/Transforms/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -49,14 +49,15 @@ public:
   }
 
   /// Moves the quantization of an earlier launch into the kernel of a gather.
-  void addCodes(plan::CollectiveOp collective) {
-    if (!hasExchange(collective) || collective.getUncoded())
+  void addQuantization(plan::CollectiveOp collective) {
+    if (!hasExchange(collective) || collective.getUnquantized())
       return;
-    CollectiveCodes codes = findCodes(collective, symbols, target);
-    if (!codes.uncoded)
+    CollectiveQuantization values =
+        findQuantization(collective, symbols, target);
+    if (!values.unquantized)
       return;
     changed.insert(collective->getParentOfType<plan::ProgramOp>());
-    setCodes(collective, codes);
+    setQuantization(collective, values);
   }
 
   /// Makes the kernel. Fails if the schedule refuses its own config.
@@ -80,31 +81,31 @@ public:
       types.push_back(heap.getElementType());
     types.push_back(heap.getElementType());
     auto type = FunctionType::get(module.getContext(), types, {});
-    std::optional<int64_t> pieces = getPiecesOfFewRows(collective, ranks, rows);
+    std::optional<int64_t> chunks = getChunksOfFewRows(collective, ranks, rows);
     // The runtime computes the number of rows per kernel.
     Made *same = llvm::find_if(made, [&](Made &other) {
       return other.kernel.getFunctionType() == type &&
              other.name == getExchangeName(collective) && other.rows == rows &&
-             other.owned == collective.getOwnedAttr() &&
-             other.expertsPerOwner == collective.getExpertsPerOwnerAttr() &&
+             other.routed == collective.getRoutedAttr() &&
+             other.expertsPerRank == collective.getExpertsPerRankAttr() &&
              other.sums == getSums(collective) &&
-             other.coded == collective.getCodedAttr() &&
-             other.quant == getCodesQuant(collective, symbols) &&
+             other.quantized == collective.getQuantizedAttr() &&
+             other.quant == getCollectiveQuant(collective, symbols) &&
              other.numColumns == getNumColumns(collective) &&
              other.toResults == collective.getToResults() &&
-             other.pieces == pieces;
+             other.chunks == chunks;
     });
     if (same == made.end()) {
       FailureOr<tile::KernelOp> kernel =
-          makeKernel(collective, type, unsigned(ranks), pieces);
+          makeKernel(collective, type, unsigned(ranks), chunks);
       if (failed(kernel))
         return failure();
       made.push_back(
           {*kernel, getExchangeName(collective), rows,
-           collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
-           getSums(collective), collective.getCodedAttr(),
-           getCodesQuant(collective, symbols), getNumColumns(collective),
-           collective.getToResults(), pieces});
+           collective.getRoutedAttr(), collective.getExpertsPerRankAttr(),
+           getSums(collective), collective.getQuantizedAttr(),
+           getCollectiveQuant(collective, symbols), getNumColumns(collective),
+           collective.getToResults(), chunks});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -118,15 +119,15 @@ private:
     /// The kind and the axis.
     std::string name;
     moert::Expr rows;
-    DenseI64ArrayAttr owned;
-    IntegerAttr expertsPerOwner;
+    DenseI64ArrayAttr routed;
+    IntegerAttr expertsPerRank;
     std::array<bool, 4> sums;
-    DenseI64ArrayAttr coded;
+    DenseI64ArrayAttr quantized;
     moe::QuantAttr quant;
     IntegerAttr numColumns;
     bool toResults;
-    /// The config's `pieces`, if there are few rows.
-    std::optional<int64_t> pieces;
+    /// The config's `chunks`, if there are few rows.
+    std::optional<int64_t> chunks;
   };
 
   /// Columns of a chunk; null for all.
@@ -145,7 +146,7 @@ private:
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
                                        FunctionType type, unsigned ranks,
-                                       std::optional<int64_t> pieces) {
+                                       std::optional<int64_t> chunks) {
     OpBuilder builder(module.getContext());
     Location loc = collective.getLoc();
     std::string name =
@@ -167,26 +168,27 @@ private:
     auto takeIf = [&](Value given) {
       return given ? take(1).front() : Value();
     };
-    Value owners = takeIf(collective.getOwners());
+    Value destinations = takeIf(collective.getDestinations());
     Value rows = takeIf(collective.getRows());
     Value position = takeIf(collective.getPosition());
     Value addend = takeIf(collective.getAddend());
     Value numValidTokens = takeIf(collective.getNumValidTokens());
-    Value uncoded = takeIf(collective.getUncoded());
+    Value unquantized = takeIf(collective.getUnquantized());
     ValueRange heaps = take(ranks);
     Value firstColumn = collective.getColumns() ? take(1).front() : Value();
     auto exchange = tile::ExchangeOp::create(
-        builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
-        ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
-        rows, position, addend, numValidTokens, uncoded,
-        collective.getCodedAttr(), getCodesQuant(collective, symbols), heaps,
-        firstColumn, getNumColumns(collective), collective.getToResultsAttr(),
+        builder, loc, collective.getKindAttr(), rest.front(), ins, outs,
+        destinations, ids, collective.getRoutedAttr(),
+        collective.getExpertsPerRankAttr(), rows, position, addend,
+        numValidTokens, unquantized, collective.getQuantizedAttr(),
+        getCollectiveQuant(collective, symbols), heaps, firstColumn,
+        getNumColumns(collective), collective.getToResultsAttr(),
         tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);
-      if (pieces)
-        config = withPieces(config, *pieces);
+      if (chunks)
+        config = withChunks(config, *chunks);
       for (const ForcedConfig &given : forced)
         if (given.isFor(kernel) ||
             given.isFor(getExchangeName(collective), nullptr)) {
@@ -233,7 +235,7 @@ struct TileMakeExchanges
     ExchangeMaker maker(getOperation(), *inputs);
     for (plan::CollectiveOp collective : collectives) {
       maker.addSums(collective);
-      maker.addCodes(collective);
+      maker.addQuantization(collective);
     }
     // After all operands of the kernels are known.
     SymbolTable symbols(getOperation());

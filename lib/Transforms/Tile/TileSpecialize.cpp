@@ -14,10 +14,11 @@
 
 #include "Launches.h"
 #include "PassInputs.h"
+#include "PhaseLoad.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Threading.h"
-#include "moec/Analysis/Cost.h"
-#include "moec/Analysis/Device.h"
+#include "moec/Schedules/Cost.h"
+#include "moec/Schedules/Device.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringMap.h"
@@ -42,14 +43,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Span {
   size_t first, last;
 };
-
-/// The token count passed by a launch in a run of `tokens`.
-int64_t getLaunchTokens(plan::LaunchOp launch, int64_t tokens) {
-  plan::ExprAttr own = launch.getTokensAttr();
-  moert::Result<int64_t> told =
-      own ? own.getExpr().evaluate(tokens) : moert::Result<int64_t>(tokens);
-  return told ? *told : tokens;
-}
 
 /// A kernel whose config depends on its load.
 class ModelledKernel {
@@ -119,7 +112,7 @@ public:
       : variant(variant), symbols(symbols), target(target), options(options),
         forced(forced),
         points(getTokenPoints(variant.getMinTokens(), variant.getMaxTokens())) {
-    addCuts();
+    addForcedBounds();
   }
 
   void run() {
@@ -131,9 +124,9 @@ public:
       if (kernel.isGrouped)
         products.push_back(&kernel);
       else
-        cut(&kernel);
+        chooseRanges(&kernel);
     if (!products.empty())
-      cut(products);
+      chooseRanges(products);
     mergeKernels();
     SmallVector<Span> spans = getCommonSpans();
     for (ModelledKernel &kernel : kernels)
@@ -143,14 +136,13 @@ public:
 
 private:
   /// Adds the bounds of forced configs' ranges.
-  void addCuts();
+  void addForcedBounds();
   void addKernels();
   /// The op of a kernel that may have a cost model, and its load; null if there
   /// is none, or if the kernel is known already.
-  std::pair<tile::ContractOp, tile::LoadAttr> findPhase(plan::LaunchOp launch);
-  tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
+  std::pair<tile::GemmOp, tile::LoadAttr> findPhase(plan::LaunchOp launch);
   /// Gives the kernels of a group their spans, with equal bounds.
-  void cut(ArrayRef<ModelledKernel *> group);
+  void chooseRanges(ArrayRef<ModelledKernel *> group);
   SmallVector<Span> chooseSpans(ArrayRef<ModelledKernel *> group);
   /// The time of all kernels at a point with their best configs.
   double getBest(size_t point) const;
@@ -189,7 +181,7 @@ private:
   llvm::StringMap<SmallVector<FlatSymbolRefAttr>> names;
 };
 
-void Specializer::addCuts() {
+void Specializer::addForcedBounds() {
   SmallVector<int64_t> ends;
   for (const ForcedConfig &config : forced)
     if (config.tokens)
@@ -223,7 +215,7 @@ Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
 void Specializer::addKernels() {
   struct Found {
     plan::LaunchOp launch;
-    tile::ContractOp phase;
+    tile::GemmOp phase;
     tile::LoadAttr load;
   };
   SmallVector<Found> phases;
@@ -242,7 +234,7 @@ void Specializer::addKernels() {
       kernels.push_back(std::move(*model));
 }
 
-std::pair<tile::ContractOp, tile::LoadAttr>
+std::pair<tile::GemmOp, tile::LoadAttr>
 Specializer::findPhase(plan::LaunchOp launch) {
   tile::KernelOp kernel = getKernel(launch, symbols);
   if (!kernel || !seen.insert(launch.getKernel()).second ||
@@ -251,49 +243,13 @@ Specializer::findPhase(plan::LaunchOp launch) {
   auto phases = kernel.getBody().front().without_terminator();
   if (!llvm::hasSingleElement(phases))
     return {};
-  auto phase = dyn_cast<tile::ContractOp>(*phases.begin());
+  auto phase = dyn_cast<tile::GemmOp>(*phases.begin());
   if (!phase || phase.getConfigAttr())
     return {};
   SmallVector<const Schedule *> schedules = getSchedulesFor(target, phase);
   if (schedules.empty() || !schedules.front()->as<ModelsTime>())
     return {};
-  return {phase, getLoad(launch, phase)};
-}
-
-/// The load of a phase; null if its groups are unknown.
-tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
-                                    tile::ContractOp phase) {
-  int64_t topK = 1, experts = 1;
-  if (phase.getOffsets()) {
-    // The kernel that writes the offsets counts rows per expert.
-    Value offsets =
-        launch.getIns()[cast<BlockArgument>(phase.getOffsets()).getArgNumber()];
-    plan::LaunchOp ranking = findWriter(launch, offsets);
-    tile::RankOp rank;
-    if (tile::KernelOp kernel = ranking ? getKernel(ranking, symbols) : nullptr)
-      kernel.walk([&](tile::RankOp op) { rank = op; });
-    if (!rank)
-      return {};
-    topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
-    experts = rank.getNumExperts() + rank.getNumZeroExperts();
-    // Ids before their mapping to local ones may be of experts of other ranks.
-    if (plan::LaunchOp placing =
-            findWriter(ranking, getPassed(ranking, rank.getIds())))
-      if (auto place = getPhase<tile::PlaceIdsOp>(placing, symbols);
-          place && place.getTable())
-        experts = cast<MemRefType>(place.getTable().getType()).getDimSize(0);
-    // Zero experts of layers over ranks are not sorted, and with replicas they
-    // are not in the table.
-    for (auto other : launch->getBlock()->getOps<plan::LaunchOp>())
-      if (auto place = getPhase<tile::PlaceIdsOp>(other, symbols);
-          place && place.getZeroExperts())
-        experts += (*place.getZeroExperts())[1];
-    // A token has distinct experts if there are enough.
-    experts = std::max(experts, topK);
-  }
-  return tile::LoadAttr::get(
-      variant.getContext(), getLaunchTokens(launch, variant.getMinTokens()),
-      getLaunchTokens(launch, variant.getMaxTokens()), topK, experts);
+  return {phase, getPhaseLoad(launch, phase, symbols)};
 }
 
 double Specializer::getBest(size_t point) const {
@@ -321,9 +277,9 @@ double Specializer::getLoss(ArrayRef<ModelledKernel *> group, Span span) const {
 /// The spans with the least loss, by dynamic programming over their ends.
 SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group) {
   // Penalty of one more range.
-  double price = 0;
+  double penalty = 0;
   for (const ModelledKernel *kernel : group)
-    price += getKernelPrice(kernel->kernel);
+    penalty += getKernelPenalty(kernel->kernel);
   size_t number = points.size();
   SmallVector<SmallVector<double>> losses(number,
                                           SmallVector<double>(number, 0));
@@ -343,7 +299,7 @@ SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group) {
     for (size_t end = 1; end <= number; ++end)
       for (size_t first = 0; first < end; ++first) {
         double loss =
-            table[count - 1][first].first + losses[first][end - 1] + price;
+            table[count - 1][first].first + losses[first][end - 1] + penalty;
         if (loss < table[count][end].first)
           table[count][end] = {loss, first};
       }
@@ -360,7 +316,7 @@ SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group) {
   return spans;
 }
 
-void Specializer::cut(ArrayRef<ModelledKernel *> group) {
+void Specializer::chooseRanges(ArrayRef<ModelledKernel *> group) {
   SmallVector<Span> spans = chooseSpans(group);
   for (ModelledKernel *kernel : group)
     kernel->spans = shareKernels(*kernel, spans);

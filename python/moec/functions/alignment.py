@@ -58,26 +58,26 @@ def moe_align_block_size(
     if expert_map is not None and ignore_invalid_experts:
         ids = map_ids(ids, expert_map)
     device, slots = ids.device, ids.numel()
-    room = slots + num_experts * (block_size - 1)
+    capacity = slots + num_experts * (block_size - 1)
     if pad_sorted_ids:
-        room = -(-room // block_size) * block_size
+        capacity = -(-capacity // block_size) * block_size
     if slots < num_experts:
-        room = min(slots * block_size, room)
-    places = sort_slots(ids, num_experts)
-    offsets = places.offsets.long()
+        capacity = min(slots * block_size, capacity)
+    order = sort_slots(ids, num_experts)
+    offsets = order.offsets.long()
     starts = torch.zeros_like(offsets)
     torch.cumsum(round_up(offsets.diff(), block_size), 0, out=starts[1:])
-    position, flat = places.position.view(-1), ids.view(-1).long()
+    position, flat = order.position.view(-1), ids.view(-1).long()
     is_counted = position >= 0
     shift = (starts - offsets)[flat.clamp(0, num_experts - 1)]
-    place = torch.where(is_counted, position + shift, room)
+    index = torch.where(is_counted, position + shift, capacity)
     slot = torch.arange(slots, dtype=torch.int32, device=device)
-    sorted_ids = torch.full((room + 1,), slots, dtype=torch.int32, device=device)
-    sorted_ids[place] = slot
-    expert_ids = _name_blocks(starts, -(-room // block_size), block_size)
+    sorted_ids = torch.full((capacity + 1,), slots, dtype=torch.int32, device=device)
+    sorted_ids[index] = slot
+    expert_ids = _name_blocks(starts, -(-capacity // block_size), block_size)
     if expert_map is not None and not ignore_invalid_experts:
         expert_ids = map_ids(expert_ids, expert_map)
-    found = (sorted_ids[:room], expert_ids.to(torch.int32), starts[-1:].to(torch.int32))
+    found = (sorted_ids[:capacity], expert_ids.to(torch.int32), starts[-1:].to(torch.int32))
     if not return_scatter_idx:
         return found
     return (*found, torch.where(is_counted, slot, -1).to(torch.int32).view(-1, 1))
@@ -95,17 +95,17 @@ def batched_moe_align_block_size(
     Returns the same three tensors as moe_align_block_size()."""
     _check_positive(block_size=block_size)
     experts, device = expert_num_tokens.shape[0], expert_num_tokens.device
-    room = experts * (-(-max_tokens_per_batch // block_size) * block_size)
+    capacity = experts * (-(-max_tokens_per_batch // block_size) * block_size)
     counts = expert_num_tokens.long().clamp(0, max_tokens_per_batch)
     starts = torch.zeros(experts + 1, dtype=torch.int64, device=device)
     torch.cumsum(round_up(counts, block_size), 0, out=starts[1:])
-    place = torch.arange(room, device=device)
-    expert = torch.searchsorted(starts[1:].contiguous(), place, right=True).clamp(max=experts - 1)
-    row = place - starts[expert]
+    index = torch.arange(capacity, device=device)
+    expert = torch.searchsorted(starts[1:].contiguous(), index, right=True).clamp(max=experts - 1)
+    row = index - starts[expert]
     padding = experts * max_tokens_per_batch
-    is_row = (place < starts[-1]) & (row < counts[expert])
+    is_row = (index < starts[-1]) & (row < counts[expert])
     sorted_ids = torch.where(is_row, expert * max_tokens_per_batch + row, padding)
-    expert_ids = _name_blocks(starts, room // block_size, block_size)
+    expert_ids = _name_blocks(starts, capacity // block_size, block_size)
     return sorted_ids.to(torch.int32), expert_ids.to(torch.int32), starts[-1:].to(torch.int32)
 
 

@@ -75,8 +75,8 @@ def make_round_robin_tables(
     _count_local(ep_size, ep_rank, global_num_experts)
     ids = torch.arange(global_num_experts)
     base, more = divmod(global_num_experts, ep_size)
-    owner, local = ids % ep_size, ids // ep_size
-    physical = owner * base + owner.clamp(max=more) + local
+    rank, local = ids % ep_size, ids // ep_size
+    physical = rank * base + rank.clamp(max=more) + local
     inverse = torch.empty_like(physical)
     inverse[physical] = ids
     return physical, inverse, ids[ep_rank::ep_size]

@@ -110,7 +110,8 @@ class Experts:
     passes others or if they were written to. After hold() the layer keeps its weights, whatever a call passes.
 
     activation, quant_config, weight_on_input, parameters: as in fused_experts().
-    chunk_tokens: tokens per run of the layer."""
+    chunk_tokens: tokens per run of the layer.
+    batch_invariant: the bits of a row depend on this row and the weights alone."""
 
     def __init__(
         self,
@@ -120,11 +121,13 @@ class Experts:
         weight_on_input: bool = False,
         parameters: Optional[Mapping[str, float]] = None,
         chunk_tokens: int = CHUNK_TOKENS,
+        batch_invariant: bool = False,
     ) -> None:
         self.activation = describe_activation(activation, quant_config, parameters)
         self.quant_config = quant_config
         self.weight_on_input = weight_on_input
         self.chunk_tokens = chunk_tokens
+        self.batch_invariant = batch_invariant
         #: A fixed expert map compiled into the layer instead of a map per call; ids are global then.
         self.placed: Optional[torch.Tensor] = None
         self.layer: Optional[PooledLayer] = None
@@ -171,6 +174,8 @@ class Experts:
             "expert_bias": "experts.w13_bias" in quantization.tensors,
             **self.activation,
         }
+        if self.batch_invariant:
+            spec["batch_invariant"] = True
         if self.placed is not None:
             spec |= describe_placement(self.placed, experts)
         elif top_k > experts:
@@ -226,7 +231,7 @@ class Experts:
             assert self.layer is not None
             if self._held != (hidden, dtype, top_k):
                 raise InvalidArgument(
-                    f"hidden_states: a layer that holds its weights is of one hidden size, dtype and number of choices, "
+                    f"hidden_states: a layer that holds its weights has one hidden size, dtype and top_k, "
                     f"{self._held} expected, {(hidden, dtype, top_k)} found")
             return self.layer
         config = self.quant_config
@@ -294,7 +299,7 @@ class Experts:
         for name, weight in (("w1", w1), ("w2", w2)):
             # The layer checks its output itself; `out` is copied to afterwards.
             if target is not out and _overlap(out, weight):
-                raise InvalidArgument(f"out: shares memory with {name}; give memory of its own")
+                raise InvalidArgument(f"out: shares memory with {name}; give it its own memory")
         if _overlap(target, hidden_states):
             # Kernels may read input rows after they have written output rows.
             hidden_states = hidden_states.clone()

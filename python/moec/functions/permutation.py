@@ -18,7 +18,7 @@ from .outputs import check_output
 from .sublayers import element, round_tokens, run, write_function
 
 
-class Places(NamedTuple):
+class SortedSlots(NamedTuple):
     """Positions of slots (token, choice) after a stable sort by group."""
 
     #: i32 [G + 1]: group g has positions offsets[g] to offsets[g + 1] - 1.
@@ -27,7 +27,7 @@ class Places(NamedTuple):
     position: torch.Tensor
 
 
-def sort_slots(ids: torch.Tensor, num_groups: int) -> Places:
+def sort_slots(ids: torch.Tensor, num_groups: int) -> SortedSlots:
     """Sorts slots stably by their ids, i32 [T, k]."""
     tokens, top_k = ids.shape
     positions = f"tensor<?x{top_k}xi32>"
@@ -41,7 +41,7 @@ def sort_slots(ids: torch.Tensor, num_groups: int) -> Places:
     )
     ids = ids.contiguous()
     device = ids.device
-    found = Places(
+    found = SortedSlots(
         torch.zeros(num_groups + 1, dtype=torch.int32, device=device), torch.empty_like(ids)
     )
     # The sorted weights are not used, so any bits are valid.
@@ -132,10 +132,10 @@ def moe_permute(
         mapped = map_ids(ids, expert_map)
         ids = torch.where(mapped < 0, ids + local, mapped)
     ids = torch.where(is_expert, ids, local + n_expert)
-    places = sort_slots(ids, local + n_expert + 1)
+    order = sort_slots(ids, local + n_expert + 1)
     slots = tokens * top_k
     device = hidden_states.device
-    offsets, inverse = places.offsets[: local + 1].long(), places.position.view(-1)
+    offsets, inverse = order.offsets[: local + 1].long(), order.position.view(-1)
     rows = slots
     if align_block_size is not None:
         rows = -(-(slots + n_expert * (align_block_size - 1)) // align_block_size) * align_block_size
@@ -207,8 +207,8 @@ def moe_unpermute(
         position = torch.where(position < expert_first_token_offset[-1], position, -1)
     # Rows without a slot keep the weight 0; ignored slots write after the last row.
     row_weight = torch.zeros(rows + 1, 1, dtype=torch.float32, device=out.device)
-    places = torch.where(position < 0, rows, position).long().view(-1)
-    row_weight[places, 0] = topk_weights.float().view(-1)
+    order = torch.where(position < 0, rows, position).long().view(-1)
+    row_weight[order, 0] = topk_weights.float().view(-1)
     matrix, column = f"tensor<?x{width}x{dtype}>", "tensor<?x1xf32>"
     weigh = write_function(
         {"rows": matrix, "row_weight": column},

@@ -118,7 +118,7 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
             raise _refuse("block_shape", f"{block} of {dtype} found; [128, 128] of float8 is supported")
         if is_halved and rows % 256:
             raise _refuse(
-                "block_shape", f"blocks of 128 rows do not end with the {rows // 2} rows of the gate"
+                "block_shape", f"blocks of 128 rows do not divide the {rows // 2} rows of the gate"
             )
         kind: Any = {"block": block}
     elif first.numel() == experts:
@@ -130,7 +130,7 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
         kind = "channel"
         first, second = first.view(experts, rows, 1), second.view(experts, -1, 1)
     else:
-        raise _refuse("w1_scale", f"shape {list(first.shape)} is none of a tensor, channel or block")
+        raise _refuse("w1_scale", f"shape {list(first.shape)} is not that of a tensor, channel or block")
     spec = {"weight": {"dtype": dtype, "scale": kind}, **_describe_activation(config, dtype, block)}
     tensors = {
         "experts.w13_scale": first.float().contiguous(),
@@ -139,7 +139,7 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
     if spec.get("activation", {}).get("static"):
         for name, scale in (("w13", config.a1_scale), ("w2", config.a2_scale)):
             if scale.numel() != 1:
-                raise _refuse(f"{name}: scales of activations", "one for all experts is supported")
+                raise _refuse(f"{name}: scales of activations", "one scale for all experts is supported")
             tensors[f"experts.{name}_input_scale"] = scale.float().view(1)
     return Quantization(spec, tensors)
 
@@ -184,7 +184,7 @@ def _read_zero_points(config: Any) -> dict[str, torch.Tensor]:
         if points is None or points.dtype != torch.uint8 or points.shape != scale.shape:
             what = "None" if points is None else f"{list(points.shape)} of {points.dtype}"
             raise _refuse(
-                f"{name}_zp", f"{list(scale.shape)} of torch.uint8 expected, one in a byte, {what} found; each "
+                f"{name}_zp", f"{list(scale.shape)} of torch.uint8 expected, one per byte, {what} found; each "
                 "engine packs them in its own way"
             )
         found[f"experts.{layer_name}_zero_point"] = points.view(torch.int8)
@@ -249,7 +249,7 @@ def describe_quantization(
             if bias is not None:
                 biases[f"experts.{name}_bias"] = bias.to(dtype)
         if len(biases) == 1:
-            raise _refuse("w1_bias", "w1_bias and w2_bias come together")
+            raise _refuse("w1_bias", "w1_bias and w2_bias go together; give both or neither")
     found = _describe_weights(config, w1, dtype, pack, is_halved)
     tensors = {name: each.contiguous() for name, each in (found.tensors | biases).items()}
     return Quantization(found.spec, tensors)

@@ -145,7 +145,7 @@ def fused_topk_bias(
          'ids of a table are not supported here; compile a layer whose routing.select is "hash"'),
         ("bias_vl", bias_vl, "another bias for image tokens is not supported; select their experts by a call of "
          "their own, with bias_vl as e_score_correction_bias"),
-        ("input_tokens", input_tokens, "token ids select no experts here; leave them out"),
+        ("input_tokens", input_tokens, "token ids do not select experts here; leave them out"),
     ):
         if given is not None:
             raise InvalidArgument(f"{name}: {remedy}")

@@ -35,8 +35,11 @@ class SelectingExperts(Experts):
         logits_dtype: torch.dtype = torch.float32,
         parameters: Optional[Mapping[str, float]] = None,
         chunk_tokens: int = CHUNK_TOKENS,
+        batch_invariant: bool = False,
     ) -> None:
-        super().__init__(activation, quant_config, parameters=parameters, chunk_tokens=chunk_tokens)
+        super().__init__(
+            activation, quant_config, parameters=parameters, chunk_tokens=chunk_tokens, batch_invariant=batch_invariant
+        )
         self.routing = dict(routing, selection_bias=selection_bias is not None)
         self.num_experts = num_experts
         self.top_k = top_k

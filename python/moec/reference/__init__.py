@@ -10,6 +10,14 @@ import os
 # one thread on a machine that also builds or runs tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+try:
+    import ml_dtypes as _ml_dtypes  # noqa: F401
+    import numpy as _numpy  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"moec.reference needs NumPy and ml_dtypes; install them, as with pip install numpy ml_dtypes ({error})"
+    ) from error
+
 from .check import Report, check  # noqa: E402
 from .compare import BOUNDS, ROW_FACTOR, Comparison, compare  # noqa: E402
 from .fields import SpecError  # noqa: E402

@@ -89,19 +89,19 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run)
         sub.add_argument("--spec", required=True, help="JSON spec or config.json")
-        sub.add_argument("--num-experts", type=int, help="reduce the experts")
-        sub.add_argument("--entry", choices=ENTRIES, help="another entry point")
+        sub.add_argument("--num-experts", type=int, help="reduce the layer to this many experts")
+        sub.add_argument("--entry", choices=ENTRIES, help="another entry")
         sub.add_argument(
             "--num-valid-tokens",
             action="store_true",
-            help="the layer has the operand num_valid_tokens",
+            help="add the operand num_valid_tokens",
         )
         return sub
 
     sub = command("check", _check, "compare the results of a run with the reference")
-    sub.add_argument("--inputs", required=True, help="safetensors with every input")
-    sub.add_argument("--outputs", required=True, help="safetensors with the results")
-    sub.add_argument("--first-token", type=int, default=0, help="number of the first row among those of all ranks")
+    sub.add_argument("--inputs", required=True, help="safetensors file of all inputs")
+    sub.add_argument("--outputs", required=True, help="safetensors file of the results")
+    sub.add_argument("--first-token", type=int, default=0, help="index of the first row among the rows of all ranks")
 
     sub = command("generate", _generate, "write random or hard inputs")
     sub.add_argument("--tokens", type=int, required=True)
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--hard", choices=sorted(HARD_INPUTS))
     sub.add_argument("-o", "--output", required=True)
 
-    sub = command("run", _run, "write what the reference computes")
+    sub = command("run", _run, "write the results of the reference")
     sub.add_argument("--inputs", required=True)
     sub.add_argument("-o", "--output", required=True)
     return parser

@@ -134,7 +134,7 @@ def check(
     _exact(outputs, "expert_offsets", expert_offsets(counts), report)
     if report.near_ties and report.near_ties >= NEAR_TIE_SHARE * report.rows:
         report.failures.append(
-            f"{report.near_ties} of {report.rows} rows hang on a near tie: the share "
+            f"{report.near_ties} of {report.rows} rows depend on a near tie: the share "
             f"must be below {100 * NEAR_TIE_SHARE:g} %, take other inputs"
         )
     return report

@@ -36,7 +36,8 @@ def _push_logits(spec: LayerSpec, tensors: Tensors, push: np.ndarray) -> None:
     # With entry `gate`, through one input element that is 1 for every token.
     tensors["hidden_states"][:, 0] = 1.0
     weight = tensors["gate.weight"]
-    weight[:, 0] = push.astype(weight.dtype)
+    weight[:, 0] = 0.0
+    weight[: spec.num_routes, 0] = push.astype(weight.dtype)
 
 
 def _one_expert(spec: LayerSpec, tensors: Tensors, rng) -> None:
@@ -81,7 +82,8 @@ def _ties(spec: LayerSpec, tensors: Tensors, rng) -> None:
         weight = tensors["gate.weight"]
         step = 2.0 ** -round(math.log2(2.0 * math.sqrt(spec.hidden_size)))
         kinds = rng.integers(-2, 3, (3, spec.hidden_size)) * step
-        weight[:] = kinds[np.arange(routes) % 3].astype(weight.dtype)
+        weight[:] = 0.0
+        weight[:routes] = kinds[np.arange(routes) % 3].astype(weight.dtype)
     for name in ("gate.bias", "gate.selection_bias"):
         if name in tensors:
             tensors[name][:] = 0.0

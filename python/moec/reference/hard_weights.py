@@ -62,11 +62,11 @@ def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng)
     else:
         zeros = rng.choice(np.array([0, 8 if weight.in_pairs else 0x80], np.uint8), shape)
     if not weight.in_pairs:
-        codes = np.where(chosen, zeros, stored.view(np.uint8))
+        values = np.where(chosen, zeros, stored.view(np.uint8))
     else:
-        codes = np.where(chosen, zeros & 15, unpack_pairs(stored))
-        codes = (codes[..., ::2] | codes[..., 1::2] << 4).astype(np.uint8)
-    stored[...] = codes.view(stored.dtype)
+        values = np.where(chosen, zeros & 15, unpack_pairs(stored))
+        values = (values[..., ::2] | values[..., 1::2] << 4).astype(np.uint8)
+    stored[...] = values.view(stored.dtype)
 
 
 def _zero_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
@@ -130,9 +130,9 @@ def _nan_codes(spec: LayerSpec, tensors: Tensors, rng) -> None:
     quantization = spec.quantization.w2
     if quantization is None or quantization.weight.dtype != "fp8_e4m3":
         raise SpecError("hard inputs 'nan_codes' need field 'quantization' of experts.w2 in fp8_e4m3")
-    codes = tensors["experts.w2"][-1].view(np.uint8)
-    middle = len(codes) // 2
-    codes[middle, 0], codes[middle - 1, -1] = 0x7F, 0xFF
+    values = tensors["experts.w2"][-1].view(np.uint8)
+    middle = len(values) // 2
+    values[middle, 0], values[middle - 1, -1] = 0x7F, 0xFF
 
 
 def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:

@@ -72,9 +72,9 @@ def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
     step = max(1, _PIECE // columns)
     with np.errstate(all="ignore"):
         for begin in range(0, rows, step):
-            piece = slice(begin, min(begin + step, rows))
-            part = weight[piece] if expert is None else weight[expert, piece]
-            out[:, piece] = x @ np.asarray(part).astype(np.float64).T
+            chunk = slice(begin, min(begin + step, rows))
+            part = weight[chunk] if expert is None else weight[expert, chunk]
+            out[:, chunk] = x @ np.asarray(part).astype(np.float64).T
     return out
 
 
@@ -93,10 +93,10 @@ def _decoded(
             scale = np.float32(np.asarray(tensors[f"{name}_input_scale"][...])[0])
         with np.errstate(all="ignore"):
             return quantize_by(x, scale, activation.dtype) * np.float64(scale)
-    codes, scales = quantize(x, activation.columns, activation.dtype, activation.scale_dtype)
+    values, scales = quantize(x, activation.columns, activation.dtype, activation.scale_dtype)
     columns = np.arange(x.shape[1]) // (activation.columns or x.shape[1])
     with np.errstate(all="ignore"):
-        return codes * scales[:, columns]
+        return values * scales[:, columns]
 
 
 def _expert_product(
@@ -116,8 +116,8 @@ def _expert_product(
     step = max(1, _PIECE // columns)
     with np.errstate(all="ignore"):
         for begin in range(0, rows, step):
-            piece = slice(begin, min(begin + step, rows))
-            out[:, piece] = x @ scaled_rows(spec, tensors, name, expert, piece).T
+            chunk = slice(begin, min(begin + step, rows))
+            out[:, chunk] = x @ scaled_rows(spec, tensors, name, expert, chunk).T
     return out
 
 
@@ -160,6 +160,8 @@ def decide(spec: LayerSpec, tensors: Mapping, first_token: int = 0) -> Decision:
         else:
             hidden = _float64(tensors["hidden_states"])
             logits = product(hidden, tensors["gate.weight"])
+            if spec.routing.split_gate:
+                logits = logits[:, : spec.num_routes] + logits[:, spec.num_routes :]
             if spec.routing.gate_bias:
                 logits = logits + _float64(tensors["gate.bias"])
         names = ("gate.selection_bias", "gate.expert_scale", "gate.hash_table")

@@ -53,7 +53,7 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
 _LARGEST = {"fp8_e4m3": np.float32(448.0), "int8": np.float32(127.0)}
 
 
-def _codes(quotients: np.ndarray, dtype: str) -> np.ndarray:
+def _quantize_to(quotients: np.ndarray, dtype: str) -> np.ndarray:
     """Rounds quotients to the nearest quantized values, clamped to their range, as float32."""
     with np.errstate(all="ignore"):
         # np.clip propagates NaN.
@@ -90,9 +90,9 @@ def quantize(
             digits, exponents = np.frexp(scale)
             powers = np.ldexp(np.float32(1), exponents - (digits == 0.5))
             scale = np.where(np.isfinite(scale), powers, scale)
-        codes = _codes(padded / scale[:, :, None], dtype)
-    codes = codes.reshape(rows, groups * group)[:, :width]
-    return codes.astype(np.float64), scale.astype(np.float64)
+        values = _quantize_to(padded / scale[:, :, None], dtype)
+    values = values.reshape(rows, groups * group)[:, :width]
+    return values.astype(np.float64), scale.astype(np.float64)
 
 
 def tensor_scale(x: np.ndarray, dtype: str = "fp8_e4m3") -> np.float32:
@@ -110,7 +110,7 @@ def quantize_by(
     """Quantizes rows with a given scale; returns float64."""
     with np.errstate(all="ignore"):
         quotients = np.asarray(x).astype(np.float32) / np.float32(scale)
-    return _codes(quotients, dtype).astype(np.float64)
+    return _quantize_to(quotients, dtype).astype(np.float64)
 
 
 def key_order(keys: np.ndarray) -> np.ndarray:

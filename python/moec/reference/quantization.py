@@ -117,7 +117,7 @@ def _operands(fields: Fields) -> Quantization:
         result = SHORT_NAMES[fields.choice("weight", SHORT_NAMES, required=True)]
         if fields.has("activation"):
             raise SpecError(
-                f"field '{fields.name('activation')}': '{weight}' says what activations are"
+                f"field '{fields.name('activation')}': '{weight}' already defines the activations"
             )
         return result
     activation = fields.object("activation")

@@ -48,7 +48,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         if routing.select == "hash":
             tensors.append(Tensor("input_ids", (), "i32", tokens=True))
         if spec.entry == "gate":
-            tensors.append(Tensor("gate.weight", (routes, hidden), dtype))
+            rows = 2 * routes if routing.split_gate else routes
+            tensors.append(Tensor("gate.weight", (rows, hidden), dtype))
             if routing.gate_bias:
                 tensors.append(Tensor("gate.bias", (routes,), "f32"))
         if routing.selection_bias:

@@ -36,6 +36,7 @@ class Routing:
     score: str = "softmax"
     select: str = "top_k"
     gate_bias: bool = False
+    split_gate: bool = False
     selection_bias: bool = False
     expert_scale: bool = False
     num_groups: int = 1
@@ -88,6 +89,7 @@ class LayerSpec:
     padding_mask: bool = False
     record_ids: bool = False
     record_load: bool = False
+    batch_invariant: bool = False
     num_zero_experts: int = 0
     latent_size: int | None = None
     gate_up_order: str = "gate_up"
@@ -176,7 +178,9 @@ class LayerSpec:
                 changes["record_ids"] = False
             elif entry == "logits":
                 # Input logits already contain the bias.
-                changes["routing"] = dataclasses.replace(self.routing, gate_bias=False)
+                changes["routing"] = dataclasses.replace(
+                    self.routing, gate_bias=False, split_gate=False
+                )
             else:
                 # Logits computed by a layer are f32.
                 changes["routing"] = dataclasses.replace(self.routing, logits_dtype="f32")
@@ -206,7 +210,7 @@ class LayerSpec:
 
 def _parse_spec(fields: Fields) -> LayerSpec:
     if fields.integer("moec_spec") != 1:
-        raise SpecError("field 'moec_spec': only version 1 is known")
+        raise SpecError("field 'moec_spec': only version 1 is supported")
     name = fields.raw("name") if fields.has("name") else "layer"
     is_name = isinstance(name, str) and 0 < len(name) <= _NAME_LENGTH
     if not is_name or set(name) - _NAME_CHARACTERS:
@@ -231,6 +235,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         padding_mask=fields.boolean("padding_mask"),
         record_ids=fields.boolean("record_ids"),
         record_load=fields.boolean("record_load"),
+        batch_invariant=fields.boolean("batch_invariant"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
         latent_size=fields.integer("latent_size"),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
@@ -273,6 +278,7 @@ def _parse_routing(fields: Fields, entry: str) -> Routing:
         score=score,
         select=select,
         gate_bias=fields.boolean("gate_bias"),
+        split_gate=fields.boolean("split_gate"),
         selection_bias=selection_bias,
         expert_scale=fields.boolean("expert_scale"),
         num_groups=num_groups,
@@ -421,7 +427,7 @@ def _check(spec: LayerSpec) -> None:
     shared = spec.shared_experts and spec.shared_experts.activation
     _require(
         shared is None or shared.gated == spec.activation.gated,
-        "field 'shared_experts.activation': must have a gate as 'activation' has",
+        "field 'shared_experts.activation': must have a gate like 'activation' has",
     )
     _require(spec.entry in ENTRIES, f"field 'entry' is {spec.entry!r}")
     _require(spec.num_experts > 0, "field 'num_experts': must be positive")
@@ -439,7 +445,7 @@ def _check(spec: LayerSpec) -> None:
         )
     _require(
         not spec.record_ids or spec.entry != "ids",
-        "field 'record_ids': with entry 'ids' the caller has them",
+        "field 'record_ids': with entry 'ids' the caller already has them",
     )
     if spec.replicas is not None:
         _check_replicas(spec, spec.replicas)
@@ -458,6 +464,10 @@ def _check(spec: LayerSpec) -> None:
     _require(
         not routing.gate_bias or spec.entry == "gate",
         "field 'routing.gate_bias' needs entry 'gate'",
+    )
+    _require(
+        not routing.split_gate or (spec.entry == "gate" and spec.dtype != "f32" and not routing.gate_bias),
+        "field 'routing.split_gate' needs entry 'gate', dtype 'bf16' or 'f16', and no gate_bias",
     )
     _require(
         routing.logits_dtype == "f32" or spec.entry == "logits",
@@ -536,7 +546,7 @@ def _check_selection(spec: LayerSpec) -> None:
         )
         _require(
             routing.weight == "score" and routing.nonfinite == "neg_inf",
-            "field 'routing.weight' and 'routing.nonfinite': sparsemixer has its own",
+            "field 'routing.weight' and 'routing.nonfinite': sparsemixer defines its own",
         )
     _require(
         routes % groups == 0,

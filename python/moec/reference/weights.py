@@ -31,8 +31,8 @@ _INT4_OFFSET = 8.0
 def unpack_pairs(stored: np.ndarray) -> np.ndarray:
     """Unpacks 4-bit elements; the first of two is in the low half of the byte."""
     stored = np.asarray(stored).view(np.uint8)
-    codes = np.stack([stored & 15, stored >> 4], axis=-1)
-    return codes.reshape(*stored.shape[:-1], 2 * stored.shape[-1])
+    values = np.stack([stored & 15, stored >> 4], axis=-1)
+    return values.reshape(*stored.shape[:-1], 2 * stored.shape[-1])
 
 
 def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
@@ -57,7 +57,7 @@ def num_columns(spec: LayerSpec, tensors: Mapping, name: str) -> int:
 
 
 def scaled_rows(
-    spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
+    spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, chunk: slice
 ) -> np.ndarray:
     """Returns rows of a quantized weight: (q - z) * (s * g) - m, with s * g in f32."""
     weight = spec.quantization_of(name).weight
@@ -67,15 +67,15 @@ def scaled_rows(
         return np.asarray(tensor[...] if expert is None else tensor[expert])
 
     rows = tensors[name].shape[-2]
-    at = scale_row(spec, name, rows)[piece]
+    at = scale_row(spec, name, rows)[chunk]
     columns = scale_column(spec, name, num_columns(spec, tensors, name))
     scales = part("_scale").astype(np.float32)[at]
     with np.errstate(all="ignore"):
         if weight.global_scale:
-            half = np.arange(rows)[piece] // (rows // 2 if has_halves(spec, name) else rows)
+            half = np.arange(rows)[chunk] // (rows // 2 if has_halves(spec, name) else rows)
             scales = scales * part("_global_scale").astype(np.float32)[half, None]
         values = elements(
-            tensors[name][piece] if expert is None else tensors[name][expert, piece], weight
+            tensors[name][chunk] if expert is None else tensors[name][expert, chunk], weight
         )
         if weight.zero_point:
             zero_points = part("_zero_point").view(np.uint8).astype(np.float64)[at]

@@ -56,10 +56,10 @@ def describe_activation(config: MoeRunnerConfig) -> tuple[str, dict[str, float]]
 def _check_config(config: MoeRunnerConfig) -> None:
     describe_activation(config)
     if config.no_combine:
-        raise InvalidArgument("no_combine: a layer sums over the experts itself")
+        raise InvalidArgument("no_combine: a layer always sums over the experts")
     if config.apply_router_weight_on_input and config.routed_scaling_factor not in (None, 1.0):
         raise InvalidArgument(
-            "routed_scaling_factor: with the weights on the input it has no place in a layer"
+            "routed_scaling_factor: a layer with weights on the input does not support it"
         )
 
 
@@ -165,7 +165,7 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
         if hooks is not None:
             raise InvalidArgument("hooks: LoRA is not supported")
         if getattr(dispatch_output, "hidden_states_scale", None) is not None:
-            raise InvalidArgument("hidden_states_scale: inputs that are not quantized expected")
+            raise InvalidArgument("hidden_states_scale: unquantized inputs expected")
         topk = dispatch_output.topk_output
         if not hasattr(topk, "topk_ids") or not hasattr(topk, "topk_weights"):
             raise InvalidArgument(f"topk_output: {type(topk).__name__} is not supported")

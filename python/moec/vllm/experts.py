@@ -8,6 +8,7 @@ import types
 from typing import Any, Optional
 
 import torch
+import vllm.envs as envs
 import vllm.model_executor.layers.fused_moe.modular_kernel as mk
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import (
@@ -59,7 +60,12 @@ def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
         return {}
     if kind == "silu":
         return {"limit": limit}
-    raise InvalidArgument(f"activation: {kind} with a limit of {limit} has no form in a layer")
+    raise InvalidArgument(f"activation: {kind} with a limit of {limit} is not supported in a layer")
+
+
+def is_batch_invariant() -> bool:
+    """Whether vLLM runs in its batch-invariant mode."""
+    return bool(envs.VLLM_BATCH_INVARIANT)
 
 
 class MoecSupport(mk.FusedMoEExperts):
@@ -119,6 +125,10 @@ class MoecSupport(mk.FusedMoEExperts):
     def _supports_activation(activation: MoEActivation) -> bool:
         return activation.value in KINDS
 
+    @staticmethod
+    def _supports_batch_invariance() -> bool:
+        return True
+
     def hold(self, w1: torch.Tensor, w2: torch.Tensor, previous: Optional[Held] = None) -> Held:
         """Calls Experts.hold() for the calls of this configuration."""
         moe = self.moe_config
@@ -129,7 +139,7 @@ class MoecSupport(mk.FusedMoEExperts):
     ) -> None:
         if a1q_scale is not None:
             raise InvalidArgument(
-                "a1q_scale: inputs that are not quantized expected"
+                "a1q_scale: unquantized inputs expected"
             )
         if activation != self.moe_config.activation:
             raise InvalidArgument(
@@ -152,7 +162,9 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
     ) -> None:
         super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
         parameters = get_parameters(moe_config.activation, self.activation_config)
-        self.experts = Experts(moe_config.activation, quant_config, parameters=parameters)
+        self.experts = Experts(
+            moe_config.activation, quant_config, parameters=parameters, batch_invariant=is_batch_invariant()
+        )
         self._weights: Optional[tuple[torch.Tensor, torch.Tensor]] = None
         self._ones = torch.empty(0)
 
@@ -215,7 +227,7 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
     ) -> None:
         self._check(activation, a1q_scale)
         if self.post_gemm2_hook is not None:
-            raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
+            raise InvalidArgument("post_gemm2_hook: a layer always sums over the experts")
         if apply_router_weight_on_input:
             # prepare() has already multiplied the input by the weights.
             topk_weights = self._make_ones(topk_weights)

@@ -61,14 +61,14 @@ def register() -> None:
     if _is_registered:
         return
     if _METHOD in op_registry_oot:
-        tell_kept(_KIND, f"{op_registry_oot[_METHOD].__name__} of another plugin has their place")
+        tell_kept(_KIND, f"{op_registry_oot[_METHOD].__name__} of another plugin replaces them")
     else:
         CustomOp.register_oot(name=_METHOD)(MoecUnquantizedFusedMoEMethod)
     for name in formats.NAMES:
         try:
             module = importlib.import_module(f"{formats.__name__}.{name}")
         except ImportError as error:
-            tell_kept(name, f"vLLM's module for them needs what is not installed: {error}")
+            tell_kept(name, f"vLLM's module for them has a missing dependency: {error}")
             continue
         for quantization, config in module.CONFIGS.items():
             register_quantization_config(quantization)(config)

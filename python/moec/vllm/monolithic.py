@@ -33,7 +33,7 @@ from .. import InvalidArgument
 from ..functions.routing import describe_grouped_topk, describe_topk
 from ..functions.selecting_experts import SelectingExperts
 from ..layer_pool import DTYPES
-from .experts import MoecExperts, MoecSupport, as_workspace, get_parameters, has_own_experts
+from .experts import MoecExperts, MoecSupport, as_workspace, get_parameters, has_own_experts, is_batch_invariant
 from .report import tell_modular
 
 #: vLLM's routing methods that are custom functions of a model.
@@ -55,9 +55,9 @@ def describe_router(router: Any) -> tuple[dict[str, Any], Optional[torch.Tensor]
         return describe_topk(router.scoring_func, router.renormalize), None
     if kind is FusedTopKBiasRouter:
         if router._hash_indices_table is not None:
-            raise InvalidArgument("experts are chosen by a hash of tokens")
+            raise InvalidArgument("a hash of tokens selects the experts")
         if router.bias_vl is not None:
-            raise InvalidArgument("tokens of images have a bias of their own")
+            raise InvalidArgument("image tokens have a separate bias")
         return describe_topk(router.scoring_func, router.renormalize, router.routed_scaling_factor), bias
     if kind is GroupedTopKRouter:
         groups = router.num_expert_group
@@ -69,7 +69,7 @@ def describe_router(router: Any) -> tuple[dict[str, Any], Optional[torch.Tensor]
         return routing, bias
     if kind is CustomRoutingRouter and router.routing_method_type in _FUNCTIONS:
         return dict(_FUNCTIONS[router.routing_method_type]), None
-    raise InvalidArgument(f"{kind.__name__} selects by rules of its own")
+    raise InvalidArgument(f"{kind.__name__} has its own selection rules")
 
 
 class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
@@ -103,7 +103,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
             moe_config.activation, quant_config, routing=self.routing, num_experts=moe_config.num_experts,
             top_k=moe_config.experts_per_token, selection_bias=self.selection_bias,
             logits_dtype=moe_config.router_logits_dtype, parameters=get_parameters(
-                moe_config.activation, self.activation_config),
+                moe_config.activation, self.activation_config), batch_invariant=is_batch_invariant(),
         )
         self.experts.placed = self.expert_map
 
@@ -187,7 +187,7 @@ def choose_entry(
     if config.aux_output_config.enable_return_routed_experts:
         return modular, "vLLM returns the experts of each token"
     if layer.expert_map_manager.num_fused_shared_experts:
-        return modular, "shared experts are among the routed ones"
+        return modular, "shared experts are counted as routed ones"
     runner = config.compilation_config.static_forward_context.get(layer.layer_name)
     if runner is None:
         return modular, f"vLLM has no runner called {layer.layer_name}"

@@ -235,7 +235,7 @@ class Integers(AsLoaded):
 
     def moec_find_keys(self) -> Keys:
         if self.moec_has_column_order:
-            raise InvalidArgument("groups in the order of activations")
+            raise InvalidArgument("groups in activation order (act-order)")
         if self.moec_bits not in (4, 8):
             raise InvalidArgument(f"weights of {self.moec_bits} bits")
         if self.moec_bits == 8:
@@ -278,7 +278,7 @@ def hand_over(method: Any) -> Any:
         return method
     taken = _METHODS.get(type(method))
     if taken is None:
-        tell_kept(type(method).__name__, "a method that is not known here")
+        tell_kept(type(method).__name__, "an unknown method")
         return method
     # vLLM's config creates each method from other arguments, so its fields are copied.
     made = taken.__new__(taken)

@@ -27,7 +27,7 @@ struct AllToAllOptions {
   /// Capacity of the block for one other rank, as a fraction of a rank's rows,
   /// up to 1. Blocks then have a fixed size, so that calls can be captured. 0
   /// means exact sizes, which the host waits for ahead of each gather.
-  double room = 0;
+  double capacity = 0;
 };
 
 /// Collectives that send rows to their destination ranks only (Step::isPacked),

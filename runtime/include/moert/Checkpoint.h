@@ -11,6 +11,7 @@
 #include "moert/Safetensors.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,12 +32,18 @@ Result<CheckpointIndex> parseCheckpointIndex(const char *text, size_t bytes);
 /// thread-safe.
 class Checkpoint {
 public:
-  /// Opens a file, or a folder with `model.safetensors.index.json`, else
+  /// Opens a file, all files of a split GGUF model (`-00001-of-00003.gguf`) by
+  /// the path of one, or a folder with `model.safetensors.index.json`, else
   /// `model.safetensors`, else any number of `*.safetensors` with disjoint
   /// tensor names.
   static Result<Checkpoint> open(const std::string &path);
 
-  /// The argument of `open`.
+  /// Wraps tensors in memory, which outlives the checkpoint; `name` takes the
+  /// place of a path in messages. Names must be distinct.
+  static Result<Checkpoint> fromTensors(std::vector<SafetensorsEntry> tensors,
+                                        const std::string &name);
+
+  /// The argument of `open`, or the name of tensors in memory.
   const std::string &path() const { return openedPath; }
 
   /// Whether it is a GGUF file, whose tensors have different names.
@@ -51,8 +58,11 @@ public:
     return fileNumbers.count(name) > 0;
   }
 
-  /// The tensor called `name`. Valid as long as the checkpoint lives.
+  /// The tensor called `name`, in host memory: a device's is copied. Valid as
+  /// long as the checkpoint lives.
   Result<const SafetensorsEntry *> find(const std::string &name);
+  /// Like find(), but leaves the tensor in the memory of its device.
+  Result<const SafetensorsEntry *> locate(const std::string &name);
 
   /// The path of the file that has, or should have, the tensor, which must be
   /// one of the checkpoint's.
@@ -78,6 +88,12 @@ private:
   std::string indexPath;
   std::vector<File> shards;
   std::map<std::string, size_t> fileNumbers;
+  /// Copies of tensors that are on a device, and their bytes.
+  struct Fetched {
+    SafetensorsEntry entry;
+    std::unique_ptr<uint8_t[]> bytes;
+  };
+  std::map<std::string, Fetched> fetched;
 };
 
 } // namespace moert

@@ -38,7 +38,7 @@ struct CollectivePart {
   int64_t rowElements = 0;
   /// All-gather: no rank reads a row unless it is a destination rank of that
   /// row.
-  bool isOwned = false;
+  bool isRouted = false;
 };
 
 /// Kernels of the package that an all-to-all runs beside its messages
@@ -52,8 +52,8 @@ struct PackedKernels {
   /// The expert ids of the rank's own rows, the table from ids to destination
   /// ranks, and the maximum number of ranks that a row goes to.
   const void *ids = nullptr;
-  const void *owners = nullptr;
-  int64_t ownersOfRow = 0;
+  const void *destinations = nullptr;
+  int64_t destinationsOfRow = 0;
 };
 
 /// An operation of all ranks of an axis; all of its parts go in one call.
@@ -83,12 +83,12 @@ struct Collective {
 };
 
 /// The buffer sizes that an all-to-all needs at the maximum token count.
-struct PackedRoom {
+struct PackedSizes {
   /// Rows of one rank; bytes per row of each part; the maximum number of
   /// destination ranks of a row.
   int64_t rows = 0;
   std::vector<int64_t> rowBytes;
-  int64_t ownersOfRow = 0;
+  int64_t destinationsOfRow = 0;
 };
 
 /// Bytes of device memory to a rank, or from one; the rank may be this one.
@@ -132,9 +132,9 @@ public:
   virtual Status reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes);
 
   /// Announces all-to-alls over `axis` that need no larger buffers than
-  /// `rooms`; otherwise like reserve().
+  /// `sizes`; otherwise like reserve().
   virtual Status reservePacked(MeshAxis axis,
-                               const std::vector<PackedRoom> &rooms);
+                               const std::vector<PackedSizes> &sizes);
 
   /// A threshold in bytes that nothing reaches.
   static constexpr int64_t kNeverCopied = std::numeric_limits<int64_t>::max();

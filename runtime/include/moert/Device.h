@@ -74,8 +74,7 @@ public:
 
 /// The identity of a stream and its capture state.
 struct StreamState {
-  /// No other stream ever has this number; 0 if the device does not tell, as in
-  /// a capture.
+  /// A number that no other stream ever has; 0 if unknown, as in a capture.
   uint64_t id = 0;
   /// The id of the capture that is recording the stream, begun by this library
   /// or not; none if work is executed.
@@ -140,6 +139,15 @@ struct LaunchDims {
   bool urgent = false;
 };
 
+/// Rows of bytes, and their places in a device's memory.
+struct RowCopy {
+  void *to = nullptr;
+  const void *from = nullptr;
+  /// Bytes from the begin of a row to that of the next.
+  size_t toStride = 0, fromStride = 0;
+  size_t rowBytes = 0, rows = 0;
+};
+
 /// One device. All calls are thread-safe; work on one stream runs in the order
 /// of the calls. Objects made by a device must be destroyed before it.
 class Device {
@@ -154,6 +162,10 @@ public:
   virtual int64_t multiprocessors() const;
   /// Bytes of a GPU's memory, used or not; 0 if unknown.
   virtual int64_t memoryBytes() const;
+  /// Threads that run kernels of a host device; 0 for another device.
+  virtual int numThreads() const;
+  /// Changes their number for later launches; 0 as for createHostDevice().
+  virtual Status setNumThreads(int numThreads);
   /// Whether the device runs cubins; if not, it takes PTX.
   virtual bool takesMachineCode() const;
   /// Success if kernels compiled for `target` run here.
@@ -168,6 +180,9 @@ public:
                          size_t bytes) = 0;
   virtual Status fill(Stream &stream, void *deviceDst, uint8_t value,
                       size_t bytes) = 0;
+  /// Copies rows within the device's memory, in the order of the stream.
+  /// Devices without such a copy return `unavailable`.
+  virtual Status copyRows(Stream &stream, const RowCopy &rows);
 
   virtual Result<std::unique_ptr<Module>>
   loadModule(const ModuleImage &image) = 0;

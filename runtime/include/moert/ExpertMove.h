@@ -79,7 +79,7 @@ private:
   Status addTensor(const std::string &name, const TensorView &spare);
   Status fillTable(const std::string &name, const TensorView &spare);
   Result<std::vector<int32_t>> readTable(const std::string &name) const;
-  Transfer makeTransfer(int64_t place) const;
+  Transfer makeTransfer(int64_t index) const;
   /// Ends the move with this failure.
   Status fail(const Status &status);
 

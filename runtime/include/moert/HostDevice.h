@@ -18,8 +18,10 @@ namespace moert {
 /// A launch returns when its last CTA is done, so streams are in order by
 /// construction; launches from several threads share the pool.
 ///
-/// `numThreads` includes the launching thread; 0 means all cores that this
-/// process may use. Fails if the threads cannot be created.
+/// `numThreads` includes the launching thread; 0 means $MOEC_NUM_THREADS, else
+/// $OMP_NUM_THREADS, else all cores that this process may use, within the CPU
+/// quota of its control group. Fails if the threads cannot be created, or if a
+/// variable is no number of threads.
 Result<std::unique_ptr<Device>> createHostDevice(int numThreads = 0);
 
 } // namespace moert

@@ -41,7 +41,7 @@ struct PackageProgram {
 /// FlatBuffer and its SHA-256. The digest detects damage, not forgery. All
 /// programs have the same input and output tensors.
 struct Package {
-  static constexpr uint32_t kFormatVersion = 10;
+  static constexpr uint32_t kFormatVersion = 11;
 
   /// The compiler that wrote it.
   std::string producer;

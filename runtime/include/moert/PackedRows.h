@@ -20,10 +20,10 @@ namespace moert {
 struct PackedRows {
   // Indices of words.
   /// The rank's index on the axis.
-  static constexpr int64_t kPlace = 0;
+  static constexpr int64_t kIndex = 0;
   /// Capacity of each block to another rank, in rows; 0 if blocks have exact
   /// sizes.
-  static constexpr int64_t kRoom = 1;
+  static constexpr int64_t kCapacity = 1;
   /// Written by the kernel if a block overflows its capacity: the largest
   /// number of rows that go to one rank.
   static constexpr int64_t kMost = 2;

@@ -15,9 +15,9 @@
 
 namespace moert {
 
-/// Copying 7 MB beside a shared expert makes a layer 2 % faster, though the
-/// gather by itself takes 7 us more (docs/use/parallel.md): more than half of
-/// the link's time for 4 MB.
+/// Default threshold in bytes. With 7 MB, copies beside a shared expert make a
+/// layer 2 % faster, though the gather alone takes 7 us longer, which is more
+/// than half of the link's time for 4 MB (docs/use/parallel.md).
 inline constexpr int64_t kLeastCopiedBytes = int64_t(4) << 20;
 
 struct PeerOptions {
@@ -70,7 +70,7 @@ createPeerCommunicator(const PeerOptions &options);
 /// communicator with `made` as its base and MOERT_COPY_ROWS_FROM as
 /// PeerOptions::leastCopiedBytes. "all-to-all": an all-to-all (AllToAll.h) with
 /// MOERT_ALL_TO_ALL_FROM as AllToAllOptions::leastRows and
-/// MOERT_ALL_TO_ALL_ROOM as AllToAllOptions::room.
+/// MOERT_ALL_TO_ALL_CAPACITY as AllToAllOptions::capacity.
 Result<std::unique_ptr<Communicator>>
 chooseExchange(std::unique_ptr<NcclCommunicator> made,
                const NcclOptions &options);

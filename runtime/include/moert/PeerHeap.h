@@ -32,7 +32,7 @@ struct PeerHeap {
   // the two receive buffers.
   static constexpr int64_t kIndex = 0;
   static constexpr int64_t kLimit = 8;
-  static constexpr int64_t kPlaceBytes = 16;
+  static constexpr int64_t kBufferBytes = 16;
   /// If not 0, exchanges give up at once. The value is 1 + the axis index of
   /// the rank to blame; written by the heap's rank, or by a failed kernel of
   /// any rank.
@@ -49,8 +49,8 @@ struct PeerHeap {
   /// Per sending rank, per CTA: the number of rounds sent in its newest
   /// exchange, and above kRoundBits bits the number of earlier exchanges.
   static constexpr int64_t kFlags = kEpochs + 8 * kMaxCtas;
-  static constexpr int64_t kPlaces = kFlags + 8 * kMaxCtas * kMaxRanks;
-  static_assert(kPlaces % 256 == 0);
+  static constexpr int64_t kBuffers = kFlags + 8 * kMaxCtas * kMaxRanks;
+  static_assert(kBuffers % 256 == 0);
 
   enum Reason : int64_t {
     None = 0,

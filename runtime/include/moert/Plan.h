@@ -173,8 +173,8 @@ struct Step {
   /// computes itself from the launch's inputs, which are kernel-only arguments.
   /// The results are the collective's one input (for an all-gather, some of its
   /// inputs). The launch is skipped if the communicator runs the kernel. -1 for
-  /// none, and for a chunk that is not the last, though its kernel computes the
-  /// results too.
+  /// none; also -1 for each chunk but the last, although kernels of all chunks
+  /// compute the results.
   int64_t replacedStep = -1;
   /// Collective: for a chunk, the columns of each row that its kernel moves;
   /// `numColumns` of 0 means all. The chunks of one collective are consecutive
@@ -190,12 +190,12 @@ struct Step {
   int64_t routeKernel = -1, packKernel = -1;
   /// All-gather as an all-to-all: the pairs, ascending, of which no rank reads
   /// a row unless it is a destination rank of that row.
-  std::vector<int64_t> ownedPairs = {};
+  std::vector<int64_t> routedPairs = {};
   bool isPacked() const { return packKernel >= 0; }
   /// All-to-all: the ids of the rank's own rows, and the table of destination
   /// ranks.
   int64_t packedIds() const { return args[2 * numPairs()].tensor; }
-  int64_t packedOwners() const {
+  int64_t packedDestinations() const {
     bool gathers = collectiveKind == CollectiveKind::AllGather;
     return args[2 * numPairs() + (gathers ? 1 : 2)].tensor;
   }
@@ -210,6 +210,14 @@ struct Variant {
   int64_t minTokens = 0;
   int64_t maxTokens = 0;
   std::vector<Step> steps;
+};
+
+/// The order in which all kernels of a gemm add along K.
+struct SumOrder {
+  /// The name of the gemm's result, such as "experts_hidden".
+  std::string gemm;
+  /// The fields of the order, such as "unit = tensor_core, k = 16".
+  std::string order;
 };
 
 struct Plan {
@@ -229,6 +237,10 @@ struct Plan {
   /// Launches on stream 0 that make the prepared tensors from the weights, run
   /// once; empty if the kernels read the weights unchanged.
   std::vector<Step> prepare;
+  /// The certificate of batch invariance: with it the bits of a row depend on
+  /// this row and the weights alone. Empty if kernels of different token counts
+  /// add in different orders, and for several ranks.
+  std::vector<SumOrder> sumOrders;
 
   /// Index of the tensor called `name`, or -1.
   int64_t findTensor(const std::string &name) const;
@@ -244,7 +256,7 @@ bool isFollowed(const Step &step, const Plan &plan);
 bool isMadeByKernel(const Step &step, const Variant &variant, size_t pair);
 
 /// Maximum number of other ranks that a row of an all-to-all goes to.
-int64_t countOwnersOfRow(const Plan &plan, const Step &step);
+int64_t countDestinationsOfRow(const Plan &plan, const Step &step);
 
 /// Checks everything about a plan that the executor relies on. A failure names
 /// the index and field, such as "variants[1].steps[3].args[0].tensor", the

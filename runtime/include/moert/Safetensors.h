@@ -20,7 +20,9 @@
 
 namespace moert {
 
-/// One tensor of an open file.
+class Device;
+
+/// One tensor of an open file, or of a caller's memory.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::F32;
@@ -31,6 +33,8 @@ struct SafetensorsEntry {
   /// For tensors of a GGUF file that are stored in blocks: ggml's name of the
   /// format ("q8_0"); else empty.
   std::string blockType;
+  /// Null if `data` is host memory; else the device that owns the memory.
+  Device *device = nullptr;
 };
 
 /// A verified safetensors file, or one of another format (Gguf.h). Data are

@@ -30,10 +30,10 @@ static Result<int64_t> parseNumber(const std::string &name,
   bool isNumber = !text.empty() && (text[0] == '-' || isdigit(text[0])) &&
                   *end == '\0' && errno == 0;
   if (!isNumber || value < least || value > most)
-    return invalidArgument(name + "='" + text + "' is no whole number from " +
+    return invalidArgument(name + "='" + text + "' is not an integer from " +
                            std::to_string(least) + " to " +
                            std::to_string(most) +
-                           "; the launcher sets it, or set it per rank");
+                           "; let the launcher set it, or set it per rank");
   return static_cast<int64_t>(value);
 }
 
@@ -135,7 +135,8 @@ Result<std::array<uint8_t, 32>> parseSecret(const std::string &text) {
     return invalidArgument(
         "MOERT_BOOTSTRAP_SECRET is " +
         std::string(text.empty() ? "not set" : "not 64 hexadecimal digits") +
-        "; set it alike on all ranks, as by openssl rand -hex 32");
+        "; set it to the same value on all ranks, for example from openssl "
+        "rand -hex 32");
   return secret;
 }
 
@@ -149,9 +150,9 @@ static Status readAddress(SocketExchange &socket) {
   if (!address.empty()) {
     size_t colon = address.rfind(':');
     if (colon == std::string::npos || colon == 0)
-      return invalidArgument("MOERT_BOOTSTRAP_ADDRESS='" + address +
-                             "' is not host:port; give rank 0's host and a "
-                             "free port of it");
+      return invalidArgument(
+          "MOERT_BOOTSTRAP_ADDRESS='" + address +
+          "' is not host:port; give rank 0's host and a free port on it");
     socket.host = address.substr(0, colon);
     port = address.substr(colon + 1);
   } else {
@@ -160,15 +161,15 @@ static Status readAddress(SocketExchange &socket) {
     port = variable(portName);
     if (socket.host.empty() || port.empty())
       return notFound(
-          "nothing says where ranks meet; set MOERT_BOOTSTRAP_FOLDER to a "
-          "private folder that all see, or MOERT_BOOTSTRAP_ADDRESS to "
+          "no meeting point of the ranks is set; set MOERT_BOOTSTRAP_FOLDER to "
+          "a private folder that all ranks see, or MOERT_BOOTSTRAP_ADDRESS to "
           "host:port of rank 0 (or MASTER_ADDR and MASTER_PORT, on one host)");
     if (!isLoopback(socket.host))
       return invalidArgument(
           "MASTER_ADDR='" + socket.host +
-          "' is not of this host's loopback; set MOERT_BOOTSTRAP_ADDRESS to "
-          "host:port of rank 0 to listen on a network, or use "
-          "MOERT_BOOTSTRAP_FOLDER");
+          "' is not on this host's loopback interface; set "
+          "MOERT_BOOTSTRAP_ADDRESS to host:port of rank 0 to listen on a "
+          "network, or use MOERT_BOOTSTRAP_FOLDER");
   }
   Result<int64_t> number = parseNumber(portName, port, 1, 65535);
   if (!number)

@@ -18,16 +18,16 @@ Status checkMesh(const Mesh &mesh) {
   constexpr int64_t mostRanks = std::numeric_limits<int>::max();
   if (mesh.dp < 1 || mesh.tp < 1 || mesh.dp > mostRanks / mesh.tp)
     return invalidArgument("a mesh of " + mesh.str() +
-                           " is none; dp and tp are 1 or more, and their "
-                           "product is an int");
+                           " is invalid; dp and tp must be at least 1, and "
+                           "their product must fit an int");
   return Status::ok();
 }
 
 Status checkLimit(double seconds) {
   if (!(seconds > 0))
-    return invalidArgument("a limit of " + secondsText(seconds) +
-                           " leaves no time to wait for other ranks; give "
-                           "more than 0 s");
+    return invalidArgument(
+        "a limit of " + secondsText(seconds) +
+        " is too short to wait for other ranks; give more than 0 s");
   return Status::ok();
 }
 
@@ -38,17 +38,17 @@ static Status checkPart(const Mesh &mesh, const Collective &collective,
                   part.dtype == DType::F16;
   if (sums && !isSummed)
     return invalidArgument(std::string(dtypeName(part.dtype)) +
-                           " is not summed; f32, bf16 and f16 are");
+                           " cannot be summed; f32, bf16 and f16 can");
   int64_t bits = dtypeBits(part.dtype);
   if (bits % 8 != 0)
-    return invalidArgument(std::string(dtypeName(part.dtype)) +
-                           " is no type of whole bytes; gather its bytes as "
-                           "u8");
+    return invalidArgument(
+        std::string(dtypeName(part.dtype)) +
+        " is not a type of whole bytes; gather its bytes as u8");
   int64_t most = std::numeric_limits<int64_t>::max() / (bits / 8) /
                  mesh.size(collective.axis);
   if (part.count < 0 || part.count > most)
     return invalidArgument("a count of " + std::to_string(part.count) +
-                           " elements is none");
+                           " elements is out of range");
   if (part.count > 0 && (!part.send || !part.receive))
     return invalidArgument(std::string(part.send ? "receive" : "send") +
                            " is null, with a count of " +
@@ -73,7 +73,7 @@ Status checkTransfer(const Mesh &mesh, const Transfer &transfer) {
           transfer.where + ": message " + std::to_string(number++) +
           (isSent ? " to rank " : " from rank ") + std::to_string(message.rank);
       if (message.rank < 0 || message.rank >= mesh.numRanks())
-        return outOfRange(context + ": there are the ranks 0 to " +
+        return outOfRange(context + ": the ranks are 0 to " +
                           std::to_string(mesh.numRanks() - 1));
       if (message.bytes < 0 || (message.bytes > 0 && !message.data))
         return invalidArgument(context + ": " + std::to_string(message.bytes) +

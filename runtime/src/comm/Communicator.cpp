@@ -17,7 +17,7 @@ Status Communicator::reserve(MeshAxis /*axis*/, int64_t /*bytes*/,
 }
 
 Status Communicator::reservePacked(MeshAxis /*axis*/,
-                                   const std::vector<PackedRoom> & /*rooms*/) {
+                                   const std::vector<PackedSizes> & /*sizes*/) {
   return Status::ok();
 }
 

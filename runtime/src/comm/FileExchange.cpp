@@ -128,19 +128,18 @@ static Status checkOwner(const struct stat &info, const std::string &path,
 
 static Result<Descriptor> openFolder(const FileExchange &exchange) {
   if (exchange.token.empty())
-    return invalidArgument(
-        "nothing tells this start of the job from earlier ones; set "
-        "MOERT_JOB_TOKEN alike on all ranks, to another text at each start");
+    return invalidArgument("this start of the job cannot be told from earlier "
+                           "ones; set MOERT_JOB_TOKEN to the same text on all "
+                           "ranks, and to a new text at each start");
   std::string path = "MOERT_BOOTSTRAP_FOLDER " + exchange.folder;
   Descriptor opened(open(exchange.folder.c_str(),
                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
   if (!opened || fstat(opened.get(), &info) != 0)
     return unavailable(path + ": cannot be opened: " + strerror(errno) +
-                       "; make it with mkdir -m 700, and name it itself, not "
-                       "a link");
+                       "; make it with mkdir -m 700, and do not name a link");
   MOERT_CHECK(checkOwner(info, path, S_IRWXG | S_IRWXO,
-                         "use one of your own, made with mkdir -m 700"));
+                         "use your own folder, made with mkdir -m 700"));
   return opened;
 }
 
@@ -183,7 +182,7 @@ static Status addRemedy(const Status &status) {
   return status ? status
                 : Status(status.code(),
                          status.message() +
-                             "; look at the folder and the space in it");
+                             "; check the folder and its free space");
 }
 
 Result<AtomicFile> Meeting::make(const std::string &name,
@@ -205,11 +204,10 @@ Status Meeting::claim(const Contents &contents) const {
   if (!isNew)
     return addRemedy(isNew.status());
   return *isNew ? Status::ok()
-                : invalidArgument(
-                      pathOf(claimName) +
-                      ": is there from an earlier start with this token; set "
-                      "MOERT_JOB_TOKEN to another text at each start, or "
-                      "remove the file");
+                : invalidArgument(pathOf(claimName) +
+                                  ": exists from an earlier start with this "
+                                  "token; set MOERT_JOB_TOKEN to a new text at "
+                                  "each start, or remove the file");
 }
 
 Status Meeting::replace(const std::string &name,
@@ -228,13 +226,14 @@ Result<bool> Meeting::read(const std::string &name, Contents &contents) const {
     return Status(file.status().code(),
                   file.status().message() + "; remove it");
   MOERT_CHECK(checkOwner(file->info, path, S_IWGRP | S_IWOTH,
-                         "remove it, and look who wrote it"));
+                         "remove it, and find out which user wrote it"));
   ssize_t size = ::read(file->descriptor.get(), &contents, sizeof(contents));
   if (size != ssize_t(sizeof(contents)) ||
       memcmp(contents.magic, Contents().magic, sizeof(contents.magic)) != 0 ||
       contents.digest != contents.computeDigest())
-    return invalidArgument(path + ": is damaged, or not a file of this job's; "
-                                  "remove it and start again");
+    return invalidArgument(
+        path +
+        ": is damaged, or not a file of this job; remove it and start again");
   return true;
 }
 
@@ -302,14 +301,14 @@ Status Meeting::nobodyAnswers(bool isClaimed) const {
   if (isClaimed)
     return unavailable(
         path +
-        ": rank 0 of an earlier start has written it, and "
-        "no rank 0 has answered within " +
+        ": was written by rank 0 of an earlier start, and no rank 0 has "
+        "answered within " +
         secondsText(limitSeconds) +
-        "; look for an earlier error of rank 0, remove the file, "
-        "and set MOERT_JOB_TOKEN to another text at each start");
+        "; look for an earlier error of rank 0, remove the file, and set "
+        "MOERT_JOB_TOKEN to a new text at each start");
   return unavailable(
-      path + ": rank 0 has not written it within " + secondsText(limitSeconds) +
-      "; look for an earlier error of rank 0, and see that all ranks have "
+      path + ": was not written by rank 0 within " + secondsText(limitSeconds) +
+      "; look for an earlier error of rank 0, and check that all ranks have "
       "the same MOERT_BOOTSTRAP_FOLDER and MOERT_JOB_TOKEN");
 }
 
@@ -329,9 +328,8 @@ Result<NcclUniqueId> Meeting::ask() {
           memcmp(claimed.numRanks, mine.numRanks, sizeof(mine.numRanks)) != 0)
         return invalidArgument(
             pathOf(claimName) +
-            ": is of a job with another token or number of "
-            "ranks; remove it, and set MOERT_JOB_TOKEN alike "
-            "on all ranks");
+            ": belongs to a job with another token or number of ranks; remove "
+            "it, and set the same MOERT_JOB_TOKEN on all ranks");
       if (claimed.start != mine.start) {
         mine.start = claimed.start;
         MOERT_CHECK(replace(request, mine));

@@ -172,7 +172,7 @@ Result<std::unique_ptr<Communicator>> Group::join(int64_t rank,
   MOERT_CHECK(failure);
   if (member(rank).joined)
     return invalidArgument("rank " + std::to_string(rank) +
-                           " has joined before; each rank joins once, and a "
+                           " has joined already; each rank joins once, and a "
                            "rank that has left needs a new group");
   member(rank).joined = true;
   return std::unique_ptr<Communicator>(std::make_unique<LocalCommunicator>(
@@ -269,12 +269,12 @@ Status Group::meet(int64_t rank, const Request &request, Work work) {
 
 void LocalCommunicator::receive(size_t part) const {
   const Collective &collective = staging.onHost();
-  int64_t place = mesh().index(collective.axis, ownRank);
+  int64_t index = mesh().index(collective.axis, ownRank);
   std::vector<const void *> sources;
   for (int64_t i = 0; i < mesh().size(collective.axis); ++i)
     sources.push_back(
         sentTo(group->collective(mesh().peer(collective.axis, ownRank, i)),
-               part, place));
+               part, index));
   staging.receive(part, sources);
 }
 

@@ -44,19 +44,18 @@ Status checkSame(int64_t rank, const Request &request, int64_t otherRank,
                        : describeDifference(otherRank, other, rank, request);
   if (difference.empty())
     return Status::ok();
-  return invalidArgument(request.where() + ": ranks differ: " + difference +
-                         "; give all ranks the same package and the same "
-                         "number of tokens");
+  return invalidArgument(
+      request.where() + ": ranks differ: " + difference +
+      "; give all ranks the same package and the same number of tokens");
 }
 
 Status describeMissing(const Request &request,
                        const std::vector<int64_t> &missing, double limitSeconds,
                        const std::string &remark) {
-  return unavailable(request.where() + ": " + ranksText(missing) +
-                     " did not come within " + secondsText(limitSeconds) +
-                     remark +
-                     "; look for an earlier error there, or give a longer "
-                     "limit");
+  return unavailable(
+      request.where() + ": " + ranksText(missing) + " did not come within " +
+      secondsText(limitSeconds) + remark +
+      "; look for an earlier error on that rank, or give a longer limit");
 }
 
 Status describeGone(const Request &request, int64_t rank,
@@ -64,14 +63,14 @@ Status describeGone(const Request &request, int64_t rank,
   return unavailable(request.where() + ": " + ranksText(gone) +
                      " left before this call, for which rank " +
                      std::to_string(rank) +
-                     " has come; all ranks make the same calls");
+                     " waits; all ranks must make the same calls");
 }
 
 Status describeLeaving(const Request &request, int64_t left,
                        const std::vector<int64_t> &waiting) {
   std::string rank = "rank " + std::to_string(left);
   return unavailable(request.where() + ": " + rank +
-                     " has left, its communicator is gone, while " +
+                     " has left and destroyed its communicator, while " +
                      ranksText(waiting) +
                      (waiting.size() == 1 ? " waits" : " wait") +
                      "; look for an earlier error of " + rank);

@@ -109,23 +109,24 @@ static Status checkVerdict(const std::string &where, Verdict verdict,
   case Verdict::Welcome:
     return Status::ok();
   case Verdict::WrongSecret:
-    return invalidArgument(where + ": rank 0 has another secret than " + rank +
-                           "; set MOERT_BOOTSTRAP_SECRET alike on all ranks");
+    return invalidArgument(
+        where + ": rank 0 has another secret than " + rank +
+        "; set the same MOERT_BOOTSTRAP_SECRET on all ranks");
   case Verdict::WrongRanks:
     return invalidArgument(where +
                            ": rank 0 has another number of ranks than "
                            "the " +
                            std::to_string(environment.numRanks) + " of " +
                            rank +
-                           "; set WORLD_SIZE alike on all ranks, and RANK to "
-                           "one of them");
+                           "; set the same WORLD_SIZE on all ranks, and RANK "
+                           "to a number below it");
   case Verdict::RankTaken:
-    return invalidArgument(where + ": " + rank +
-                           " has come before; give each process a RANK of its "
-                           "own");
+    return invalidArgument(
+        where + ": " + rank +
+        " has connected already; give each process its own RANK");
   }
-  return invalidArgument(where + ": what answers is not rank 0; look at the "
-                                 "port");
+  return invalidArgument(
+      where + ": another program than rank 0 answers; check the port");
 }
 
 /// Gets the id from rank 0; returns whether there was an answer.
@@ -137,8 +138,8 @@ static Result<bool> ask(int number, const SocketExchange &exchange,
   if (!receiveAll(number, challenge, end))
     return false;
   if (memcmp(challenge.magic, Challenge().magic, sizeof(challenge.magic)) != 0)
-    return invalidArgument(where + ": what answers is not rank 0; look at the "
-                                   "port");
+    return invalidArgument(
+        where + ": another program than rank 0 answers; check the port");
   Hello hello;
   storeNumber(hello.rank, environment.rank);
   storeNumber(hello.numRanks, environment.numRanks);
@@ -150,8 +151,9 @@ static Result<bool> ask(int number, const SocketExchange &exchange,
   bool isProven =
       isEqual(answer.proof, proofOf(exchange.secret, hello, answer));
   if (!isProven && answer.verdict != Verdict::WrongSecret)
-    return invalidArgument(where + ": what answers does not know the secret; "
-                                   "look at the port");
+    return invalidArgument(
+        where +
+        ": the program that answers does not know the secret; check the port");
   MOERT_CHECK(checkVerdict(where, answer.verdict, environment));
   id = answer.id;
   return true;
@@ -179,8 +181,8 @@ static Result<NcclUniqueId> askRank0(const SocketExchange &exchange,
   return unavailable("rank 0 does not answer at " + addressText(exchange) +
                      " within " + secondsText(limitSeconds) + ": " +
                      strerror(error) +
-                     "; look for an earlier error of rank 0, and see that all "
-                     "ranks have the same address");
+                     "; look for an earlier error of rank 0, and check that "
+                     "all ranks have the same address");
 }
 
 } // namespace socket_exchange

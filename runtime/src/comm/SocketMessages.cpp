@@ -76,10 +76,9 @@ Status Addresses::find(const SocketExchange &exchange) {
       getaddrinfo(exchange.host.c_str(), std::to_string(exchange.port).c_str(),
                   &hints, &first);
   if (error != 0)
-    return invalidArgument("the host '" + exchange.host +
-                           "' of rank 0 is not known: " + gai_strerror(error) +
-                           "; look at MOERT_BOOTSTRAP_ADDRESS or "
-                           "MASTER_ADDR");
+    return invalidArgument(
+        "the host '" + exchange.host + "' of rank 0 cannot be resolved: " +
+        gai_strerror(error) + "; check MOERT_BOOTSTRAP_ADDRESS or MASTER_ADDR");
   return Status::ok();
 }
 

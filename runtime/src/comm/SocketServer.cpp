@@ -212,12 +212,11 @@ Status Server::tooLate(double limitSeconds) const {
   return unavailable(
       ranksText(missing) + " did not come to " + addressText(exchange) +
       " within " + secondsText(limitSeconds) +
-      (numTurnedAway > 0
-           ? ", and " + std::to_string(numTurnedAway) +
-                 " connections were turned away (another secret, rank or "
-                 "number of ranks, or silent)"
-           : "") +
-      "; look for an earlier error there");
+      (numTurnedAway > 0 ? ", and " + std::to_string(numTurnedAway) +
+                               " connections were rejected (another secret, "
+                               "rank or number of ranks, or no message)"
+                         : "") +
+      "; look for an earlier error on those ranks");
 }
 
 Status Server::run(double limitSeconds) {

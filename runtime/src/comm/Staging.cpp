@@ -16,11 +16,11 @@
 
 namespace moert {
 
-const char *sentTo(const Collective &collective, size_t part, int64_t place) {
+const char *sentTo(const Collective &collective, size_t part, int64_t index) {
   const CollectivePart &own = collective.parts[part];
   const auto *sent = static_cast<const char *>(own.send);
   return collective.kind == CollectiveKind::ReduceScatter
-             ? sent + partBytes(own) * static_cast<size_t>(place)
+             ? sent + partBytes(own) * static_cast<size_t>(index)
              : sent;
 }
 

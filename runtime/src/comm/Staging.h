@@ -14,9 +14,9 @@
 
 namespace moert {
 
-/// Start of the part's rows that a rank sends to the rank at index `place` of
+/// Start of the part's rows that a rank sends to the rank at `index` of
 /// the axis.
-const char *sentTo(const Collective &collective, size_t part, int64_t place);
+const char *sentTo(const Collective &collective, size_t part, int64_t index);
 
 /// A rank's inputs and outputs of one collective, part by part, in host memory.
 class Staging {

@@ -15,12 +15,12 @@ Context::create(std::shared_ptr<const Driver> driver, int ordinal) {
   int count = 0;
   MOERT_CUDA(*driver, cuDeviceGetCount, (&count));
   if (count == 0)
-    return unavailable("the driver shows no GPU to this process; look at "
+    return unavailable("the driver shows no GPU to this process; check "
                        "nvidia-smi and CUDA_VISIBLE_DEVICES");
   if (ordinal < 0 || ordinal >= count)
     return outOfRange("GPU " + std::to_string(ordinal) +
-                      " was asked for; 0 to " + std::to_string(count - 1) +
-                      " are there");
+                      " was requested; 0 to " + std::to_string(count - 1) +
+                      " exist");
   CUdevice device = 0;
   MOERT_CUDA(*driver, cuDeviceGet, (&device, ordinal));
   std::shared_ptr<Context> made(new Context(std::move(driver), device));

@@ -45,6 +45,7 @@ public:
   Status copyIn(void *dst, const void *src, size_t bytes) override;
   Status copyOut(void *dst, const void *src, size_t bytes) override;
   Status fill(Stream &stream, void *dst, uint8_t value, size_t bytes) override;
+  Status copyRows(Stream &stream, const RowCopy &rows) override;
   Status checkAddress(const void *address) const override;
 
   Result<std::unique_ptr<Module>>
@@ -233,6 +234,32 @@ Status CudaDevice::fill(Stream &stream, void *dst, uint8_t value,
   });
 }
 
+Status CudaDevice::copyRows(Stream &stream, const RowCopy &rows) {
+  if (rows.rowBytes == 0 || rows.rows == 0)
+    return Status::ok();
+  const Driver &driver = context->driver();
+  bool arePacked =
+      rows.toStride == rows.rowBytes && rows.fromStride == rows.rowBytes;
+  return context->within([&]() -> Status {
+    if (arePacked || rows.rows == 1) {
+      MOERT_CUDA(driver, cuMemcpyDtoDAsync,
+                 (deviceAddress(rows.to), deviceAddress(rows.from),
+                  rows.rowBytes * rows.rows, handle(stream)));
+      return Status::ok();
+    }
+    CUmemcpy2D copy = {};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = deviceAddress(rows.from);
+    copy.srcPitch = rows.fromStride;
+    copy.dstDevice = deviceAddress(rows.to);
+    copy.dstPitch = rows.toStride;
+    copy.WidthInBytes = rows.rowBytes;
+    copy.Height = rows.rows;
+    MOERT_CUDA(driver, cuMemcpy2DAsync, (&copy, handle(stream)));
+    return Status::ok();
+  });
+}
+
 Status CudaDevice::checkAddress(const void *address) const {
   const Driver &driver = context->driver();
   return context->within([&]() -> Status {
@@ -241,7 +268,7 @@ Status CudaDevice::checkAddress(const void *address) const {
         &owner, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, deviceAddress(address));
     if (code == CUDA_ERROR_INVALID_VALUE)
       return invalidArgument("an address in the memory of " + deviceName +
-                             " expected, one that the driver does not know "
+                             " expected, an address unknown to the driver "
                              "found; copy the tensor to the device");
     MOERT_CHECK(driver.check(code, "cuPointerGetAttribute"));
     if (owner != ordinal)
@@ -349,13 +376,13 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
                 static_cast<size_t>(dims.shared)));
     return Status::ok();
   }));
-  int64_t room = int64_t(perMultiprocessor) * numMultiprocessors;
-  if (dims.grid <= room)
+  int64_t limit = int64_t(perMultiprocessor) * numMultiprocessors;
+  if (dims.grid <= limit)
     return Status::ok();
   return invalidArgument(
       "kernel '" + kernel.name() + "' needs " + std::to_string(dims.grid) +
-      " CTAs at once, and " + deviceName + " runs at most " +
-      std::to_string(room) +
+      " CTAs at once, but " + deviceName + " runs at most " +
+      std::to_string(limit) +
       "; compile the layer with --disable=join-products,quantize-inputs");
 }
 

@@ -105,19 +105,18 @@ private:
 Status CudaPeerDevice::checkDriver() const {
   const Driver &d = driver();
   if (d.cuDeviceGetUuid && d.cuDeviceCanAccessPeer && d.cuCtxEnablePeerAccess &&
-      d.cuIpcGetMemHandle && d.cuIpcOpenMemHandle && d.cuIpcCloseMemHandle &&
-      d.cuMemcpyDtoDAsync)
+      d.cuIpcGetMemHandle && d.cuIpcOpenMemHandle && d.cuIpcCloseMemHandle)
     return Status::ok();
-  return unavailable("the driver cannot share memory between ranks; take one "
-                     "of CUDA 11.4 or later, or NCCL");
+  return unavailable("the driver cannot share memory between ranks; use a "
+                     "driver of CUDA 11.4 or later, or NCCL");
 }
 
 Result<std::unique_ptr<Buffer>> CudaPeerDevice::allocate(size_t bytes) {
   MOERT_CHECK(checkDriver());
   // The driver shares memory in units of this size: allocate whole units, so
   // that no other data is shared.
-  constexpr size_t granule = size_t(2) << 20;
-  size_t rounded = (bytes + granule - 1) / granule * granule;
+  constexpr size_t granularity = size_t(2) << 20;
+  size_t rounded = (bytes + granularity - 1) / granularity * granularity;
   Result<std::unique_ptr<Buffer>> buffer =
       device.allocate(rounded, /*alignment=*/256);
   if (!buffer)
@@ -161,7 +160,7 @@ Status CudaPeerDevice::checkAccess(CUdevice other,
   if (can)
     return Status::ok();
   return unavailable(device.name() + " has no peer access to " + name +
-                     "; take GPUs that NVLink connects, or NCCL");
+                     "; use GPUs connected by NVLink, or NCCL");
 }
 
 Result<std::unique_ptr<Buffer>>
@@ -214,12 +213,13 @@ CudaPeerDevice::openOfProcess(const PeerHandle &handle) {
 
 Result<std::unique_ptr<Buffer>> CudaPeerDevice::open(const PeerHandle &handle) {
   if (handle.bytes == 0)
-    return unavailable("that rank has none to share; look for an error there");
+    return unavailable(
+        "that rank has no memory to share; look for an error there");
   std::string other(handle.host.data(),
                     strnlen(handle.host.data(), handle.host.size()));
   if (host.empty() || other != host)
-    return unavailable("it is on another host, or in a sandbox that hides on "
-                       "which; take NCCL between hosts");
+    return unavailable("it is on another host, or in a sandbox that hides its "
+                       "host; use NCCL between hosts");
   return handle.process == getpid() ? openInProcess(handle)
                                     : openOfProcess(handle);
 }

@@ -65,7 +65,7 @@ Status Driver::findSymbols() {
     return unavailable(path + " has no function " + name + ", which CUDA " +
                        std::to_string(version / 1000) + "." +
                        std::to_string(version % 1000 / 10) +
-                       " brought; update the NVIDIA driver");
+                       " provides; update the NVIDIA driver");
   };
 #define CUDA_SYMBOL(name, exported, version, parameters)                       \
   name = reinterpret_cast<CUresult(*) parameters>(                             \
@@ -116,12 +116,12 @@ static const char *remedy(CUresult code) {
     return "the process is ending or the driver was shut down; make the call "
            "earlier";
   case CUDA_ERROR_STUB_LIBRARY:
-    return "the library opened is the toolkit's stub; install the NVIDIA "
+    return "the opened library is the toolkit's stub; install the NVIDIA "
            "driver";
   case CUDA_ERROR_DEVICE_UNAVAILABLE:
-    return "another process holds the GPU for itself; choose another GPU";
+    return "another process has exclusive use of the GPU; choose another GPU";
   case CUDA_ERROR_NO_DEVICE:
-    return "no GPU is visible; look at nvidia-smi and CUDA_VISIBLE_DEVICES";
+    return "no GPU is visible; check nvidia-smi and CUDA_VISIBLE_DEVICES";
   case CUDA_ERROR_INVALID_DEVICE:
     return "choose a device that nvidia-smi lists";
   case CUDA_ERROR_INVALID_IMAGE:
@@ -170,7 +170,7 @@ Status Driver::check(CUresult code, const char *call) const {
     return Status::ok();
   const char *name = nullptr, *text = nullptr;
   if (cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
-    name = "an error that this driver does not name";
+    name = "an unknown error of this driver";
   if (cuGetErrorString(code, &text) != CUDA_SUCCESS || !text)
     text = "no description";
   return Status(statusCode(code), std::string(call) + ": " + name + " (" +

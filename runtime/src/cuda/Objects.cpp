@@ -66,7 +66,7 @@ Result<CUfunction> CudaModule::findFunction(const std::string &name) const {
     if (code != CUDA_ERROR_NOT_FOUND)
       return driver.check(code, "cuModuleGetFunction");
   }
-  return notFound("no module has it; compile module and plan together");
+  return notFound("no module contains it; compile module and plan together");
 }
 
 void CudaModule::add(CUmodule module, const std::vector<std::string> &names) {
@@ -131,10 +131,10 @@ static Status loadFile(const Context &context, ModuleImage::Kind kind,
                        CUmodule &module) {
   if (kind == ModuleImage::Kind::Ptx)
     if (int needed = neededDriver(text); needed > driverVersion)
-      return unavailable("the PTX needs a driver of CUDA " +
-                         cudaVersion(needed) + " or newer, this one is of " +
-                         cudaVersion(driverVersion) +
-                         "; update the driver, or compile to cubin by ptxas");
+      return unavailable(
+          "the PTX needs a driver of CUDA " + cudaVersion(needed) +
+          " or newer, but this one is of " + cudaVersion(driverVersion) +
+          "; update the driver, or compile to cubin by ptxas");
   char log[4096] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -160,13 +160,12 @@ loadModule(const std::shared_ptr<const Context> &context,
                 std::none_of(image.modules.begin(), image.modules.end(),
                              [](const auto &bytes) { return bytes.empty(); });
   if (image.kind == ModuleImage::Kind::HostFunctions || !hasAll)
-    return invalidArgument(
-        std::string("loadModule: the image holds ") +
-        (image.kind == ModuleImage::Kind::HostFunctions
-             ? moduleImageKindName(image.kind)
-             : "no module, or one without bytes") +
-        ", a GPU takes cubin or PTX; compile with --target=sm_80 or another "
-        "GPU's");
+    return invalidArgument(std::string("loadModule: the image holds ") +
+                           (image.kind == ModuleImage::Kind::HostFunctions
+                                ? moduleImageKindName(image.kind)
+                                : "no module, or one without bytes") +
+                           ", but a GPU takes cubin or PTX; compile with "
+                           "--target=sm_80 or another GPU target");
   auto made = std::make_unique<CudaModule>(context);
   Status status = context->within([&]() -> Status {
     for (size_t i = 0; i < image.modules.size(); ++i) {

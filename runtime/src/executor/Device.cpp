@@ -22,24 +22,35 @@ std::string Device::architecture() const { return {}; }
 
 int64_t Device::multiprocessors() const { return 0; }
 
+int Device::numThreads() const { return 0; }
+
+Status Device::setNumThreads(int) {
+  return invalidArgument("setNumThreads: '" + name() +
+                         "' runs no kernels on threads of the process");
+}
+
 int64_t Device::memoryBytes() const { return 0; }
 
 bool Device::takesMachineCode() const { return true; }
 
 Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {
   return unavailable("wrapStream: " + name() +
-                     " has no streams of its own; "
-                     "run on the executor's");
+                     " has no other streams; run on the executor's stream");
 }
 
 Result<std::unique_ptr<Event>> Device::createTimedEvent() {
   return unavailable("createTimedEvent: " + name() +
-                     " has no clock; take the time on the host");
+                     " has no clock; measure times on the host");
 }
 
 Result<double> Device::elapsedSeconds(Event &, Event &) {
   return unavailable("elapsedSeconds: " + name() +
-                     " has no clock; take the time on the host");
+                     " has no clock; measure times on the host");
+}
+
+Status Device::copyRows(Stream &, const RowCopy &) {
+  return unavailable("copyRows: " + name() +
+                     " does not copy rows; copy by way of the host");
 }
 
 Status Device::checkAddress(const void *) const { return Status::ok(); }

@@ -6,176 +6,260 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Executor.h"
-#include "../plan/BatchHalves.h"
-#include "../plan/GatheredResults.h"
-#include "../plan/PlanDigest.h"
 #include "../support/Check.h"
-#include "MicroBatches.h"
-#include "Overlap.h"
-#include "RunOrder.h"
-#include "moert/PeerHeap.h"
+#include "Bindings.h"
+#include "LatestRun.h"
+#include "LayerRanks.h"
+#include "LoadedLayer.h"
+#include "PreparedFile.h"
+#include "Workspaces.h"
+#include "moert/Workspace.h"
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 
 namespace moert {
+
+namespace {
+
+class Stopwatch {
+public:
+  double read() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start)
+        .count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point start =
+      std::chrono::steady_clock::now();
+};
+
+} // namespace
 
 //===----------------------------------------------------------------------===//
 // Creation
 //===----------------------------------------------------------------------===//
 
-/// Success if the largest launch of a resident kernel fits on the device;
-/// otherwise it would never end.
-static Status checkResident(Device &device, Kernel &kernel,
-                            const KernelDecl &decl, int64_t maxTokens) {
-  Result<int64_t> grid = decl.grid.maxUpTo(maxTokens);
-  if (!grid)
-    return grid.status();
-  LaunchDims dims = {*grid, decl.block, decl.shared};
-  dims.resident = true;
-  return device.checkResident(kernel, dims);
-}
-
-Executor::Executor(Device &device, ExecutorOptions options)
-    : device(device), options(std::move(options)) {}
-
 Executor::~Executor() = default;
+
+Result<std::unique_ptr<Executor>>
+Executor::create(std::shared_ptr<const LoadedLayer> layer, Bindings bindings,
+                 LayerRanks ranks) {
+  std::unique_ptr<Executor> made(new Executor());
+  Result<std::unique_ptr<LatestRun>> latest = LatestRun::create(layer);
+  if (!latest)
+    return latest.status();
+  made->latest = std::move(*latest);
+  Result<std::unique_ptr<RunOrder>> order = RunOrder::create(layer->device);
+  if (!order)
+    return order.status();
+  made->workspaces = std::make_unique<Workspaces>();
+  made->workspaces->order = std::move(*order);
+  made->bindings = std::make_unique<Bindings>(std::move(bindings));
+  made->ranks = std::make_unique<LayerRanks>(std::move(ranks));
+  made->layer = std::move(layer);
+  return made;
+}
 
 Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
                                                    const ModuleImage &image,
                                                    ExecutorOptions options) {
-  MOERT_CHECK(verifyPlan(plan));
-  MOERT_CHECK(device.checkTarget(plan.target));
-  std::string identity = digestLayer(plan, image, !options.description.empty());
-  if (options.keepAll) {
-    plan.numSlots = 0;
-    for (TensorDecl &tensor : plan.tensors)
-      if (tensor.role == TensorRole::Workspace)
-        tensor.slot = plan.numSlots++;
-    // Without sharing the workspace is larger, and its size may overflow 64
-    // bits.
-    MOERT_CHECK(verifyPlan(plan));
-  }
-  std::unique_ptr<Executor> executor(new Executor(device, options));
-  executor->identity = std::move(identity);
-  Result<std::unique_ptr<Module>> module = device.loadModule(image);
-  if (!module)
-    return module.status();
-  executor->module = std::move(*module);
-  for (const KernelDecl &decl : plan.kernels) {
-    Result<Kernel *> kernel = executor->module->kernel(decl.name);
-    if (!kernel)
-      return kernel.status();
-    if (decl.resident)
-      MOERT_CHECK(checkResident(device, **kernel, decl, plan.maxTokens));
-    executor->kernels.push_back(*kernel);
-  }
-  executor->bindings.resize(plan.tensors.size());
-  executor->prepared.resize(plan.tensors.size());
-  executor->ownWeights.resize(plan.tensors.size());
-  executor->isPrepared = plan.prepare.empty();
-  executor->thePlan = std::make_shared<const Plan>(std::move(plan));
-  MOERT_CHECK(executor->createStreams());
-  return executor;
-}
-
-Status Executor::createStreams() {
-  for (int64_t i = 0; i < thePlan->numStreams; ++i) {
-    Result<std::unique_ptr<Stream>> stream = device.createStream();
-    if (!stream)
-      return stream.status();
-    streams.push_back(std::move(*stream));
-  }
-  for (int64_t i = 0; i < thePlan->numEvents; ++i) {
-    Result<std::unique_ptr<Event>> event = device.createEvent();
-    if (!event)
-      return event.status();
-    events.push_back(std::move(*event));
-  }
-  Result<std::unique_ptr<RunOrder>> made = RunOrder::create(device);
-  if (!made)
-    return made.status();
-  order = std::move(*made);
-  return Status::ok();
+  auto layer =
+      LoadedLayer::load(std::move(plan), device, image, std::move(options));
+  if (!layer)
+    return layer.status();
+  return create(*layer, Bindings(*layer), LayerRanks(*layer));
 }
 
 Result<std::unique_ptr<Executor>> Executor::clone() const {
-  std::unique_ptr<Executor> copy(new Executor(device, options));
-  copy->thePlan = thePlan;
-  copy->identity = identity;
-  copy->ownRank = ownRank;
-  copy->communicator = communicator;
-  copy->microBatchesFrom = microBatchesFrom;
-  copy->gatheredResults = gatheredResults;
-  copy->resultBytes = resultBytes;
-  copy->module = module;
-  copy->kernels = kernels;
-  copy->prepared = prepared;
-  copy->ownWeights = ownWeights;
-  copy->isPrepared = isPrepared;
-  copy->haveWeightsMoved = haveWeightsMoved;
-  copy->isFromFile = isFromFile;
-  copy->prepareReport = prepareReport;
-  copy->encodedMaps = encodedMaps;
-  copy->bindings.resize(bindings.size());
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (thePlan->tensors[i].role == TensorRole::Weight ||
-        thePlan->tensors[i].role == TensorRole::Prepared) {
-      copy->bindings[i] = bindings[i];
-      // Otherwise both executors would prepare in it.
-      copy->bindings[i].isNew = false;
+  return create(layer, bindings->shareWeights(), *ranks);
+}
+
+const Plan &Executor::plan() const { return layer->plan; }
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+Status Executor::bind(const std::string &name, const TensorView &view) {
+  if (bindings->ownsWeight(name)) {
+    MOERT_CHECK(bindings->check(name, view));
+    // Runs may still read the memory that is about to be freed.
+    MOERT_CHECK(synchronize().withContext("bind '" + name + "'"));
+  }
+  return bindings->bind(name, view);
+}
+
+Status Executor::checkBinding(const std::string &name,
+                              const TensorView &view) const {
+  return bindings->check(name, view);
+}
+
+Status Executor::bindAll(
+    const std::vector<std::pair<std::string, TensorView>> &tensors) {
+  Bindings before = *bindings;
+  for (const auto &[name, view] : tensors)
+    if (Status status = bind(name, view); !status) {
+      *bindings = std::move(before);
+      return status;
     }
-  MOERT_CHECK(copy->createStreams());
-  return copy;
+  return Status::ok();
+}
+
+Result<TensorView> Executor::bound(const std::string &name) const {
+  return bindings->find(name);
+}
+
+Result<TensorView> Executor::view(const std::string &name) const {
+  int64_t index = layer->plan.findTensor(name);
+  if (index < 0)
+    return notFound("view: the plan has no tensor '" + name + "'");
+  int64_t tokens = latest->tokens();
+  if (tokens < 0)
+    return unavailable("view '" + name + "': nothing has run yet");
+  const TensorDecl &tensor = layer->plan.tensors[index];
+  const ResolvedRun *whole = latest->whole();
+  if (!whole && tensor.role == TensorRole::Workspace)
+    return unavailable(
+        "view '" + name +
+        "': the latest run was two micro-batches, each with its own tensor; "
+        "run fewer tokens, or disable micro-batches");
+  TensorView view;
+  view.data = whole ? whole->addresses[index] : bindings->addressOf(index);
+  view.dtype = tensor.dtype;
+  for (const Expr &size : tensor.shape) {
+    Result<int64_t> value = size.evaluate(tokens);
+    if (!value)
+      return value.status();
+    view.shape.push_back(*value);
+  }
+  if (tensor.strided)
+    view.strides = (*bindings)[index].strides;
+  if (!view.data && tensor.role == TensorRole::Workspace &&
+      std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end())
+    return notFound("view '" + name + "': the variant for " +
+                    std::to_string(tokens) +
+                    " tokens does not use this tensor");
+  return view;
 }
 
 //===----------------------------------------------------------------------===//
-// Workspaces
+// Weights
 //===----------------------------------------------------------------------===//
+
+bool Executor::isPrepared() const { return bindings->isPrepared(); }
+
+Result<PrepareReport> Executor::prepareWeights() {
+  return bindings->isPrepared() ? bindings->prepareReport() : prepare();
+}
+
+Result<PrepareReport> Executor::prepareAgain() {
+  if (!bindings->isPrepared() || layer->plan.prepare.empty())
+    return prepareWeights();
+  if (bindings->isFromFile())
+    return invalidArgument(
+        "prepareAgain: the weights come from a file of prepared weights; read "
+        "another file, or bind weights");
+  return prepare();
+}
+
+Result<PrepareReport> Executor::prepare() {
+  Stopwatch watch;
+  MOERT_CHECK(bindings->checkPrepare());
+  // Keep memory that an earlier run still reads until that run is complete.
+  MOERT_CHECK(synchronize());
+  latest->forget();
+  Result<PrepareReport> report = bindings->beginPrepare();
+  if (!report)
+    return report.status();
+  Result<ResolvedRun> steps =
+      resolvePrepare(layer, *bindings, bindings->mapCache());
+  if (!steps)
+    return steps.status();
+  // Even if a step fails, since weights may be partly overwritten.
+  bindings->markOverwritten();
+  const RunStreams &streams = latest->streams();
+  MOERT_CHECK(steps->enqueue(streams, streams.first()));
+  MOERT_CHECK(synchronize());
+  report->seconds = watch.read();
+  bindings->endPrepare(*report);
+  return report;
+}
+
+Status Executor::releaseWeights() { return bindings->release(); }
+
+Result<PreparedFileReport>
+Executor::writePrepared(const std::string &path,
+                        const PreparedFileOptions &options) {
+  Stopwatch watch;
+  if (options.rank && rank() && *options.rank != *rank())
+    return invalidArgument("writePrepared: rank is " +
+                           std::to_string(*options.rank) +
+                           ", but the weights are those of rank " +
+                           std::to_string(*rank()) + "; leave it out");
+  if (options.rank)
+    MOERT_CHECK(setRank(*options.rank).withContext("writePrepared"));
+  const Mesh &mesh = layer->plan.mesh;
+  if (mesh.numRanks() > 1 && !rank())
+    return invalidArgument(
+        "writePrepared: the layer has the ranks of " + mesh.str() +
+        "; give the rank of these weights, or set a communicator first");
+  MOERT_CHECK(prepareWeights().status());
+  Result<int64_t> bytes =
+      writePreparedFile(*layer, *bindings, rank(), path, options);
+  if (!bytes)
+    return bytes.status();
+  return PreparedFileReport{*bytes, watch.read()};
+}
+
+Result<PreparedFileReport>
+Executor::bindPrepared(const std::string &path,
+                       const PreparedFileOptions &options) {
+  Stopwatch watch;
+  if (options.rank)
+    MOERT_CHECK(checkRank(*options.rank).withContext("bindPrepared"));
+  Result<PreparedWeights> weights = readPreparedFile(
+      *layer, options.rank ? options.rank : rank(), path, options);
+  if (!weights)
+    return weights.status();
+  // Keep memory that an earlier run still reads until that run is complete.
+  MOERT_CHECK(synchronize());
+  latest->forget();
+  MOERT_CHECK(bindings->useFile(weights->tensors));
+  ranks->rank = weights->rank;
+  return PreparedFileReport{weights->bytes, watch.read()};
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks and workspaces
+//===----------------------------------------------------------------------===//
+
+std::optional<int64_t> Executor::rank() const { return ranks->rank; }
+
+Status Executor::checkRank(int64_t rank) const {
+  return ranks->checkRank(rank);
+}
+
+Status Executor::setRank(int64_t rank) {
+  MOERT_CHECK(checkRank(rank));
+  ranks->rank = rank;
+  return Status::ok();
+}
+
+Status Executor::useMicroBatches(int64_t fromTokens) {
+  return ranks->useMicroBatches(fromTokens);
+}
+
+Status Executor::useCommunicator(std::shared_ptr<Communicator> communicator) {
+  MOERT_CHECK(ranks->checkCommunicator(communicator.get()));
+  MOERT_CHECK(synchronize());
+  latest->forget();
+  return ranks->useCommunicator(std::move(communicator));
+}
 
 Result<int64_t> Executor::workspaceBytes(int64_t tokens) const {
-  Result<int64_t> whole = moert::workspaceBytes(*thePlan, tokens);
-  if (!whole || !hasMicroBatches(tokens))
-    return whole;
-  Result<int64_t> both = halvesWorkspaceBytes(*thePlan, tokens);
-  return both ? std::max(*whole, *both) : both;
-}
-
-Result<std::shared_ptr<SharedWorkspace>>
-SharedWorkspace::create(Device &device, int64_t bytes) {
-  constexpr int64_t most = std::numeric_limits<int64_t>::max() / 4;
-  if (bytes < 0 || bytes > most)
-    return invalidArgument("a workspace of " + std::to_string(bytes) +
-                           " bytes per slot; 0 to " + std::to_string(most) +
-                           " are accepted: give what workspaceBytes() answers");
-  int64_t aligned = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
-                    kWorkspaceAlignment;
-  Result<std::unique_ptr<Buffer>> buffer = device.allocate(
-      static_cast<size_t>(aligned) * kNumSlots, kWorkspaceAlignment);
-  if (!buffer)
-    return buffer.status().withContext("workspace of " +
-                                       std::to_string(kNumSlots) + " slots");
-  std::shared_ptr<SharedWorkspace> made(
-      new SharedWorkspace(std::move(*buffer), aligned));
-  for (std::unique_ptr<RunOrder> &order : made->orders) {
-    Result<std::unique_ptr<RunOrder>> created = RunOrder::create(device);
-    if (!created)
-      return created.status();
-    order = std::move(*created);
-  }
-  return made;
-}
-
-SharedWorkspace::SharedWorkspace(std::unique_ptr<Buffer> buffer, int64_t bytes)
-    : buffer(std::move(buffer)), bytes(bytes) {}
-
-SharedWorkspace::~SharedWorkspace() = default;
-
-WorkspaceView SharedWorkspace::slot(int index) const {
-  if (bytes == 0)
-    return {};
-  return {static_cast<char *>(buffer->data()) + index * bytes, bytes};
+  return ranks->workspaceBytes(tokens);
 }
 
 Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
@@ -185,327 +269,106 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
                       "; 0 and 1 are accepted");
   // Runs may still use the memory that is about to be freed.
   MOERT_CHECK(synchronize());
-  resolvedTokens = lastTokens = -1;
-  sharedWorkspace = std::move(workspace);
-  sharedSlot = slot;
-  if (sharedWorkspace)
-    ownWorkspace = capturedWorkspace = OwnWorkspace();
+  latest->forget();
+  if (workspace)
+    workspaces->own = workspaces->captured = OwnWorkspace();
+  workspaces->shared = std::move(workspace);
+  workspaces->slot = slot;
   return Status::ok();
 }
 
-//===----------------------------------------------------------------------===//
-// Ranks
-//===----------------------------------------------------------------------===//
-
-/// Bytes that the collective needs in a receive buffer of a heap, at the
-/// maximum token count.
-static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
-  int64_t total = 0;
-  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
-    Result<int64_t> bytes =
-        tensorBytes(plan.tensors[step.ownPart(pair)]).maxUpTo(plan.maxTokens);
-    if (!bytes)
-      return bytes;
-    total += PeerHeap::partBytes(plan.mesh.size(step.axis), *bytes);
-  }
-  return total;
-}
-
-/// Per axis: the maximum bytes of results over all variants, for up to
-/// `maxTokens` tokens.
-static Result<std::array<int64_t, 2>>
-countResults(const Plan &plan,
-             const std::vector<std::vector<GatheredResult>> &gathered,
-             int64_t maxTokens) {
-  std::array<int64_t, 2> most = {};
-  for (size_t i = 0; i < gathered.size(); ++i) {
-    std::array<int64_t, 2> bytes = {};
-    for (const GatheredResult &result : gathered[i]) {
-      Result<int64_t> counted = countResultBytes(
-          plan, result, std::min(plan.variants[i].maxTokens, maxTokens));
-      if (!counted)
-        return counted.status();
-      bytes[static_cast<size_t>(result.axis)] += *counted;
-    }
-    for (size_t axis = 0; axis < most.size(); ++axis)
-      most[axis] = std::max(most[axis], bytes[axis]);
-  }
-  return most;
-}
-
-/// Buffer sizes of an all-to-all at the maximum token count.
-static Result<PackedRoom> countPackedRoom(const Plan &plan, const Step &step) {
-  PackedRoom room;
-  room.ownersOfRow = countOwnersOfRow(plan, step);
-  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
-    const TensorDecl &tensor = plan.tensors[step.ownPart(pair)];
-    if (tensor.shape.empty() || !tensor.shape[0].dependsOnTokens())
-      continue;
-    Result<int64_t> rows = tensor.shape[0].maxUpTo(plan.maxTokens);
-    if (!rows)
-      return rows.status();
-    room.rows = std::max(room.rows, *rows);
-    int64_t bits = dtypeBits(tensor.dtype);
-    for (size_t i = 1; i < tensor.shape.size(); ++i)
-      bits *= tensor.shape[i].constantValue();
-    room.rowBytes.push_back(bits / 8);
-  }
-  return room;
-}
-
-static Status reservePackedRooms(const Plan &plan, Communicator &communicator) {
-  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
-    std::vector<PackedRoom> rooms;
-    for (const Variant &variant : plan.variants)
-      for (const Step &step : variant.steps) {
-        if (step.kind != Step::Kind::Collective || step.axis != axis ||
-            !step.isPacked())
-          continue;
-        Result<PackedRoom> room = countPackedRoom(plan, step);
-        if (!room)
-          return room.status();
-        rooms.push_back(std::move(*room));
-      }
-    if (!rooms.empty())
-      MOERT_CHECK(communicator.reservePacked(axis, rooms));
-  }
-  return Status::ok();
-}
-
-/// Reserves memory for a plan's collectives in the communicator.
-static Status reservePlaces(const Plan &plan,
-                            const std::array<int64_t, 2> &resultBytes,
-                            Communicator &communicator) {
-  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
-    int64_t most = 0;
-    for (const Variant &variant : plan.variants)
-      for (const Step &step : variant.steps) {
-        if (step.kind != Step::Kind::Collective || step.axis != axis ||
-            step.toResults)
-          continue;
-        Result<int64_t> bytes = countPlaceBytes(plan, step);
-        if (!bytes)
-          return bytes.status();
-        most = std::max(most, *bytes);
-      }
-    int64_t results = resultBytes[static_cast<size_t>(axis)];
-    if (most > 0 || results > 0)
-      MOERT_CHECK(communicator.reserve(axis, most, results));
-  }
-  return Status::ok();
-}
-
-Status Executor::useMicroBatches(int64_t fromTokens) {
-  const std::string call = "useMicroBatches";
-  if (fromTokens < 0)
-    return outOfRange(call + ": " + std::to_string(fromTokens) +
-                      "; a number of tokens per rank from 1 on, or 0 for "
-                      "never, is accepted");
-  if (thePlan->mesh.numRanks() == 1)
-    return invalidArgument(call + ": the layer is for one rank, which "
-                                  "exchanges nothing; leave it out");
-  if (communicator)
-    return invalidArgument(call + ": ranks have agreed on what they run; call "
-                                  "it ahead of giving a communicator");
-  if (fromTokens > 0)
-    MOERT_CHECK(checkHalves(*thePlan).withContext(call));
-  microBatchesFrom = fromTokens;
-  return Status::ok();
-}
-
-Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
-  if (!made)
-    return invalidArgument("useCommunicator: null; give one for the mesh " +
-                           thePlan->mesh.str());
-  if (!(made->mesh() == thePlan->mesh))
-    return invalidArgument("useCommunicator: it is for the mesh " +
-                           made->mesh().str() + ", and the layer for " +
-                           thePlan->mesh.str() + "; give one of that mesh");
-  if (ownRank && *ownRank != made->rank())
-    return invalidArgument(
-        "useCommunicator: it is of rank " + std::to_string(made->rank()) +
-        ", and the weights are those of rank " + std::to_string(*ownRank) +
-        "; give the communicator of that rank");
-  MOERT_CHECK(synchronize());
-  resolvedTokens = lastTokens = -1;
-  std::string what = digestPlan(*thePlan);
-  // All ranks must agree on micro-batches, or they deadlock.
-  if (microBatchesFrom > 0)
-    what += ", two micro-batches from " + std::to_string(microBatchesFrom) +
-            " tokens per rank on";
-  MOERT_CHECK(made->agree("the layer's plan", what));
-  std::vector<std::vector<GatheredResult>> gathered;
-  for (const Variant &variant : thePlan->variants)
-    gathered.push_back(findResults(*thePlan, variant));
-  Result<std::array<int64_t, 2>> bytes =
-      countResults(*thePlan, gathered, thePlan->maxTokens);
+Status Executor::growWorkspace(OwnWorkspace &own, int64_t tokens) {
+  Result<int64_t> bytes = workspaceBytes(tokens);
   if (!bytes)
     return bytes.status();
-  if (microBatchesFrom > 0) {
-    // Each result is padded, so two halves may need more than a whole batch.
-    Result<std::array<int64_t, 2>> first = countResults(
-        *thePlan, gathered, cutBatch(*thePlan, thePlan->maxTokens)[0]);
-    if (!first)
-      return first.status();
-    for (size_t axis = 0; axis < bytes->size(); ++axis)
-      (*bytes)[axis] = std::max((*bytes)[axis], 2 * (*first)[axis]);
+  if (own.buffer && own.buffer->size() >= static_cast<size_t>(*bytes)) {
+    own.tokens = tokens;
+    return Status::ok();
   }
-  MOERT_CHECK(reservePlaces(*thePlan, *bytes, *made));
-  MOERT_CHECK(reservePackedRooms(*thePlan, *made));
-  gatheredResults = std::move(gathered);
-  resultBytes = *bytes;
-  dropHalves();
-  ownRank = made->rank();
-  communicator = std::move(made);
-  return Status::ok();
-}
-
-Status Executor::setRank(int64_t rank) {
-  MOERT_CHECK(checkRank(rank));
-  ownRank = rank;
-  return Status::ok();
-}
-
-Status Executor::checkRank(int64_t rank) const {
-  if (rank < 0 || rank >= thePlan->mesh.numRanks())
-    return outOfRange("rank is " + std::to_string(rank) + "; 0 to " +
-                      std::to_string(thePlan->mesh.numRanks() - 1) +
-                      " are those of " + thePlan->mesh.str());
-  if (communicator && communicator->rank() != rank)
-    return invalidArgument("rank is " + std::to_string(rank) +
-                           ", and the communicator is of rank " +
-                           std::to_string(communicator->rank()) +
-                           "; give the weights of that rank");
+  // An earlier run may still use the memory that is about to be freed. Graphs
+  // keep theirs.
+  if (&own == &workspaces->own && own.buffer)
+    MOERT_CHECK(synchronize());
+  own = OwnWorkspace();
+  latest->forget();
+  Result<std::unique_ptr<Buffer>> buffer =
+      layer->device.allocate(*bytes, kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status().withContext("run: workspace for " +
+                                       std::to_string(tokens) + " tokens");
+  own = {std::move(*buffer), tokens};
   return Status::ok();
 }
 
 //===----------------------------------------------------------------------===//
-// Weights
+// Runs
 //===----------------------------------------------------------------------===//
 
-Status Executor::checkWeights() const {
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    if (thePlan->tensors[i].role != TensorRole::Weight)
-      continue;
-    std::string weight =
-        "prepareWeights: weight '" + thePlan->tensors[i].name + "' ";
-    if (bindings[i].released && !isFromFile)
-      return invalidArgument(weight + "was released once it had been prepared; "
-                                      "bind it anew with its values");
-    if (!bindings[i].bound)
-      return invalidArgument(weight + "is not bound; bind it first");
-    if (bindings[i].overwritten)
-      return invalidArgument(weight + "was overwritten when the weights were "
-                                      "prepared before; bind it anew with its "
-                                      "values");
+Status Executor::run(int64_t tokens, Stream *stream) {
+  Stream &first = stream ? *stream : latest->streams().first();
+  Result<StreamState> state = layer->device.inspect(first);
+  if (!state)
+    return state.status();
+  RunOrder &order = workspaces->orderOfRuns();
+  if (workspaces->shared)
+    return run(tokens, workspaces->shared->slot(workspaces->slot),
+               workspaces->shared, order, first, *state);
+  MOERT_CHECK(latest->checkReady(*bindings, *ranks, tokens));
+  OwnWorkspace &own = state->capture ? workspaces->captured : workspaces->own;
+  // Avoid growth: each one leaves earlier graphs with a workspace of their own.
+  int64_t served =
+      state->capture ? std::max(tokens, workspaces->own.tokens) : tokens;
+  if (!own.serves(served))
+    MOERT_CHECK(growWorkspace(own, served));
+  return run(tokens, own.view(), own.buffer, order, first, *state);
+}
+
+Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
+  Stream &first = stream ? *stream : latest->streams().first();
+  Result<StreamState> state = layer->device.inspect(first);
+  if (!state)
+    return state.status();
+  return run(tokens, workspace, nullptr, *workspaces->order, first, *state);
+}
+
+Status Executor::run(int64_t tokens, WorkspaceView workspace,
+                     std::shared_ptr<const void> owner, RunOrder &order,
+                     Stream &first, const StreamState &state) {
+  MOERT_CHECK(latest->resolve(*bindings, *ranks, tokens, workspace));
+  wasCaptured = state.capture.has_value();
+  if (wasCaptured) {
+    struct Used {
+      std::shared_ptr<const LoadedLayer> layer;
+      std::vector<std::shared_ptr<Buffer>> weights;
+      std::shared_ptr<const void> workspace;
+    };
+    MOERT_CHECK(layer->device.retain(
+        first, std::make_shared<const Used>(
+                   Used{layer, bindings->findOwnMemory(), std::move(owner)})));
   }
+  return order.run(first, state, [&] { return latest->enqueue(first); });
+}
+
+bool Executor::hasReplaced(Replaced made) const {
+  return latest->hasReplaced(made);
+}
+
+Status Executor::runReplaced(Replaced made, Stream &stream) {
+  return latest->enqueueReplaced(made, stream);
+}
+
+Status Executor::synchronize() {
+  const RunStreams &streams = latest->streams();
+  MOERT_CHECK(workspaces->order->await(streams.first()));
+  if (workspaces->shared)
+    MOERT_CHECK(workspaces->orderOfRuns().await(streams.first()));
+  for (const std::unique_ptr<Stream> &stream : streams.streams)
+    MOERT_CHECK(synchronize(*stream));
   return Status::ok();
 }
 
-Status Executor::allocatePrepared(PrepareReport &report) {
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    const TensorDecl &tensor = thePlan->tensors[i];
-    if (tensor.role != TensorRole::Prepared)
-      continue;
-    Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
-    if (!bytes)
-      return bytes.status();
-    if (tensor.inPlaceOf >= 0) {
-      // May be set if it was read from a prepared file.
-      prepared[i].reset();
-      report.inPlaceBytes += *bytes;
-      continue;
-    }
-    if (hasGivenMemory(i)) {
-      prepared[i].reset();
-      continue;
-    }
-    bindings[i] = Binding();
-    report.bytes += *bytes;
-    if (!haveWeightsMoved)
-      continue;
-    prepared[i].reset();
-    Result<std::unique_ptr<Buffer>> buffer =
-        device.allocate(*bytes, kWorkspaceAlignment);
-    if (!buffer)
-      return buffer.status().withContext("prepareWeights: tensor '" +
-                                         tensor.name + "'");
-    prepared[i] = std::move(*buffer);
-  }
-  return Status::ok();
-}
-
-void *Executor::addressOf(size_t tensor) const {
-  if (prepared[tensor])
-    return prepared[tensor]->data();
-  int64_t weight = thePlan->tensors[tensor].inPlaceOf;
-  return bindings[weight >= 0 ? static_cast<size_t>(weight) : tensor].data;
-}
-
-Result<PrepareReport> Executor::prepareWeights() {
-  return isPrepared ? prepareReport : prepare();
-}
-
-Result<PrepareReport> Executor::prepareAgain() {
-  if (!isPrepared)
-    return prepareWeights();
-  if (thePlan->prepare.empty())
-    return prepareReport;
-  if (isFromFile)
-    return invalidArgument("prepareAgain: the weights are from a file of "
-                           "prepared ones; read another file, or bind "
-                           "weights");
-  return prepare();
-}
-
-Status Executor::releaseWeights() {
-  if (!isPrepared)
-    return invalidArgument("releaseWeights: the weights are not prepared; "
-                           "prepare them first");
-  std::vector<bool> isRead = findMemoryReadByRuns();
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    if (thePlan->tensors[i].role != TensorRole::Weight || isRead[i])
-      continue;
-    bindings[i] = Binding();
-    bindings[i].released = true;
-  }
-  resolvedTokens = -1;
-  dropHalves();
-  return Status::ok();
-}
-
-Result<PrepareReport> Executor::prepare() {
-  auto start = std::chrono::steady_clock::now();
-  MOERT_CHECK(checkWeights());
-  haveWeightsMoved |= isFromFile;
-  MOERT_CHECK(checkPrepareMemory());
-  // Keep memory that an earlier run still reads until that run is complete.
-  MOERT_CHECK(synchronize());
-  lastTokens = resolvedTokens = -1;
-  dropHalves();
-  PrepareReport report;
-  isPrepared = false;
-  MOERT_CHECK(allocatePrepared(report));
-  haveWeightsMoved = false;
-  addresses.assign(bindings.size(), nullptr);
-  for (size_t i = 0; i < bindings.size(); ++i)
-    addresses[i] = addressOf(i);
-  MOERT_CHECK(resolveSteps(thePlan->prepare, "prepare", /*tokens=*/0));
-  // Set even if a step fails, since weights may be partly overwritten.
-  for (const TensorDecl &tensor : thePlan->tensors)
-    if (tensor.inPlaceOf >= 0)
-      bindings[tensor.inPlaceOf].overwritten = true;
-  MOERT_CHECK(runResolved(*streams[0], /*variant=*/-1));
-  MOERT_CHECK(synchronize());
-  isPrepared = true;
-  isFromFile = false;
-  for (Binding &binding : bindings)
-    binding.isNew = false;
-  report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
-  prepareReport = report;
-  return report;
+Status Executor::synchronize(Stream &stream) {
+  return ranks->synchronize(stream);
 }
 
 } // namespace moert

@@ -7,7 +7,7 @@
 
 #include "Overlap.h"
 #include "../support/Check.h"
-#include "moert/Executor.h"
+#include "moert/Workspace.h"
 
 #include <algorithm>
 #include <utility>
@@ -38,42 +38,58 @@ const MemoryRange *BoundMemory::findWeight(const MemoryRange &range) const {
   return last.overlaps(range) ? &last : nullptr;
 }
 
-//===----------------------------------------------------------------------===//
-// Checks of the executor
-//===----------------------------------------------------------------------===//
-
 static MemoryRange makeRange(const void *data, int64_t bytes, size_t tensor) {
   auto begin = reinterpret_cast<uintptr_t>(data);
   return {begin, data ? begin + static_cast<uintptr_t>(bytes) : begin, tensor};
 }
 
-MemoryRange Executor::rangeOfWeight(size_t tensor) const {
-  const Binding &binding = bindings[tensor];
+/// The bytes of a weight, from its first to its last element.
+static MemoryRange rangeOfWeight(const Plan &plan,
+                                 const std::vector<BoundTensor> &tensors,
+                                 size_t tensor) {
+  const BoundTensor &bound = tensors[tensor];
   int64_t elements = 1;
-  for (size_t i = 0; i < binding.shape.size(); ++i) {
-    if (binding.shape[i] == 0)
+  for (size_t i = 0; i < bound.shape.size(); ++i) {
+    if (bound.shape[i] == 0)
       elements = 0;
     if (elements > 0)
-      elements += (binding.shape[i] - 1) * binding.strides[i];
+      elements += (bound.shape[i] - 1) * bound.strides[i];
   }
-  int64_t bits = elements * dtypeBits(thePlan->tensors[tensor].dtype);
-  return makeRange(binding.data, (bits + 7) / 8, tensor);
+  int64_t bits = elements * dtypeBits(plan.tensors[tensor].dtype);
+  return makeRange(bound.data, (bits + 7) / 8, tensor);
 }
 
-BoundMemory &Executor::findMemory() {
-  if (memory)
-    return *memory;
+BoundMemory BoundMemory::find(const Plan &plan,
+                              const std::vector<BoundTensor> &tensors) {
   std::vector<MemoryRange> weights;
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (!isArgument(thePlan->tensors[i]) && bindings[i].bound)
-      if (MemoryRange range = rangeOfWeight(i); range.begin < range.end)
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!isArgument(plan.tensors[i]) && tensors[i].bound)
+      if (MemoryRange range = rangeOfWeight(plan, tensors, i);
+          range.begin < range.end)
         weights.push_back(range);
-  memory = std::make_unique<BoundMemory>(std::move(weights));
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (isArgument(thePlan->tensors[i]))
-      memory->arguments.push_back({0, 0, i});
-  memory->argumentBytes.resize(memory->arguments.size());
-  return *memory;
+  BoundMemory memory(std::move(weights));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (isArgument(plan.tensors[i]))
+      memory.arguments.push_back({0, 0, i});
+  memory.argumentBytes.resize(memory.arguments.size());
+  return memory;
+}
+
+Status BoundMemory::locate(const Plan &plan,
+                           const std::vector<BoundTensor> &tensors,
+                           int64_t count) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    size_t tensor = arguments[i].tensor;
+    if (tokens != count) {
+      Result<int64_t> bytes = tensorBytes(plan.tensors[tensor]).evaluate(count);
+      if (!bytes)
+        return bytes.status();
+      argumentBytes[i] = *bytes;
+    }
+    arguments[i] = makeRange(tensors[tensor].data, argumentBytes[i], tensor);
+  }
+  tokens = count;
+  return Status::ok();
 }
 
 /// "the weight 'gate.weight'".
@@ -82,73 +98,59 @@ static std::string describe(const TensorDecl &tensor) {
          tensor.name + "'";
 }
 
-Status Executor::checkOverlap(int64_t tokens) {
-  BoundMemory &bound = findMemory();
-  for (size_t i = 0; i < bound.arguments.size(); ++i) {
-    size_t tensor = bound.arguments[i].tensor;
-    if (bound.tokens != tokens) {
-      Result<int64_t> bytes =
-          tensorBytes(thePlan->tensors[tensor]).evaluate(tokens);
-      if (!bytes)
-        return bytes.status();
-      bound.argumentBytes[i] = *bytes;
-    }
-    bound.arguments[i] =
-        makeRange(bindings[tensor].data, bound.argumentBytes[i], tensor);
-  }
-  bound.tokens = tokens;
-
+Status BoundMemory::check(const Plan &plan,
+                          const std::vector<BoundTensor> &tensors,
+                          int64_t count, WorkspaceView given) {
+  MOERT_CHECK(locate(plan, tensors, count));
   auto fail = [&](const MemoryRange &written, const std::string &other) {
-    return invalidArgument("run '" + thePlan->tensors[written.tensor].name +
+    return invalidArgument("run '" + plan.tensors[written.tensor].name +
                            "': shares memory with " + other +
-                           "; give memory of its own");
+                           "; give it its own memory");
   };
-  MemoryRange workspace =
-      makeRange(resolvedWorkspace.data, resolvedWorkspace.bytes, 0);
-  for (const MemoryRange &range : bound.arguments) {
+  MemoryRange workspace = makeRange(given.data, given.bytes, 0);
+  for (const MemoryRange &range : arguments) {
     if (range.overlaps(workspace))
       return fail(range, "the workspace");
-    if (thePlan->tensors[range.tensor].role != TensorRole::Output)
+    if (plan.tensors[range.tensor].role != TensorRole::Output)
       continue;
-    if (const MemoryRange *weight = bound.findWeight(range)) {
-      const TensorDecl &tensor = thePlan->tensors[weight->tensor];
-      return fail(range,
-                  describe(tensor) +
-                      (tensor.strided ? ", or with gaps of its rows" : ""));
+    if (const MemoryRange *weight = findWeight(range)) {
+      const TensorDecl &tensor = plan.tensors[weight->tensor];
+      return fail(
+          range,
+          describe(tensor) +
+              (tensor.strided ? ", or with the gaps between its rows" : ""));
     }
-    for (const MemoryRange &other : bound.arguments)
+    for (const MemoryRange &other : arguments)
       if (&other != &range && range.overlaps(other))
-        return fail(range, describe(thePlan->tensors[other.tensor]));
+        return fail(range, describe(plan.tensors[other.tensor]));
   }
-  if (const MemoryRange *weight = bound.findWeight(workspace))
+  if (const MemoryRange *weight = findWeight(workspace))
     return invalidArgument("run: the workspace shares memory with " +
-                           describe(thePlan->tensors[weight->tensor]) +
-                           "; give memory of its own");
+                           describe(plan.tensors[weight->tensor]) +
+                           "; give it its own memory");
   return Status::ok();
 }
 
-Status Executor::checkPrepareMemory() const {
-  auto has = [&](size_t i) {
-    TensorRole role = thePlan->tensors[i].role;
-    return role == TensorRole::Weight ||
-           (role == TensorRole::Prepared && hasGivenMemory(i));
-  };
-  for (size_t prepared = 0; prepared < bindings.size(); ++prepared) {
-    int64_t weight = thePlan->tensors[prepared].inPlaceOf;
+Status checkPrepareMemory(const Plan &plan,
+                          const std::vector<BoundTensor> &tensors,
+                          const std::vector<bool> &isGiven) {
+  for (size_t prepared = 0; prepared < tensors.size(); ++prepared) {
+    int64_t weight = plan.tensors[prepared].inPlaceOf;
     bool isInPlace = weight >= 0;
     size_t written = isInPlace ? static_cast<size_t>(weight) : prepared;
-    if (thePlan->tensors[prepared].role != TensorRole::Prepared ||
-        !has(written))
+    if (plan.tensors[prepared].role != TensorRole::Prepared ||
+        !isGiven[written])
       continue;
-    MemoryRange range = rangeOfWeight(written);
-    for (size_t i = 0; i < bindings.size(); ++i)
-      if (i != written && has(i) && range.overlaps(rangeOfWeight(i)))
+    MemoryRange range = rangeOfWeight(plan, tensors, written);
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (i != written && isGiven[i] &&
+          range.overlaps(rangeOfWeight(plan, tensors, i)))
         return invalidArgument(
-            "prepareWeights '" + thePlan->tensors[written].name +
-            "': " + (isInPlace ? "is prepared where it is, and " : "") +
-            "shares memory with " + describe(thePlan->tensors[i]) +
+            "prepareWeights '" + plan.tensors[written].name +
+            "': " + (isInPlace ? "is prepared in place, but " : "") +
+            "shares memory with " + describe(plan.tensors[i]) +
             (isInPlace ? "; bind a copy of one of them"
-                       : "; bind memory of its own"));
+                       : "; bind separate memory"));
   }
   return Status::ok();
 }

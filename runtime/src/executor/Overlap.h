@@ -14,18 +14,14 @@
 #ifndef MOERT_SRC_EXECUTOR_OVERLAP_H
 #define MOERT_SRC_EXECUTOR_OVERLAP_H
 
-#include "moert/Plan.h"
+#include "BoundTensor.h"
+#include "moert/SharedWorkspace.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace moert {
-
-/// Whether the tensor is passed with each call, usually at a new address.
-inline bool isArgument(const TensorDecl &tensor) {
-  return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
-}
 
 /// The bytes in [`begin`, `end`).
 struct MemoryRange {
@@ -44,24 +40,43 @@ struct MemoryRange {
 class BoundMemory {
 public:
   explicit BoundMemory(std::vector<MemoryRange> weights);
+  /// The memory of a plan's tensors, bound as in `tensors`.
+  static BoundMemory find(const Plan &plan,
+                          const std::vector<BoundTensor> &tensors);
 
   /// A weight that shares bytes with the range, or null, in time logarithmic in
   /// the number of weights.
   const MemoryRange *findWeight(const MemoryRange &range) const;
 
+  /// Success if no memory that a run of `tokens` tokens writes is bound to
+  /// another tensor. `tensors` has the weights that find() has seen; inputs and
+  /// outputs may have moved.
+  Status check(const Plan &plan, const std::vector<BoundTensor> &tensors,
+               int64_t tokens, WorkspaceView workspace);
+
+private:
+  /// Finds the arguments' ranges in a run of `tokens` tokens.
+  Status locate(const Plan &plan, const std::vector<BoundTensor> &tensors,
+                int64_t tokens);
+
+  /// Sorted by `begin`.
+  std::vector<MemoryRange> weights;
+  /// Per weight: among the weights up to it, the one with the largest `end`.
+  std::vector<size_t> furthest;
   /// Inputs and outputs, and the number of bytes that a run of `tokens` tokens
   /// uses of each.
   std::vector<MemoryRange> arguments;
   std::vector<int64_t> argumentBytes;
   /// -1 before the first run.
   int64_t tokens = -1;
-
-private:
-  /// Sorted by `begin`.
-  std::vector<MemoryRange> weights;
-  /// Per weight: among the weights up to it, the one with the largest `end`.
-  std::vector<size_t> furthest;
 };
+
+/// Success if prepare steps write to no memory that another tensor uses.
+/// `isGiven`: the weights, and the prepared tensors made in memory of the
+/// caller's.
+Status checkPrepareMemory(const Plan &plan,
+                          const std::vector<BoundTensor> &tensors,
+                          const std::vector<bool> &isGiven);
 
 } // namespace moert
 

@@ -11,17 +11,19 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "PreparedFile.h"
 #include "../plan/LayerDescription.h"
+#include "../plan/ReadTensors.h"
 #include "../support/AtomicFile.h"
 #include "../support/Check.h"
-#include "../support/PieceDigest.h"
+#include "../support/ChunkDigest.h"
 #include "../support/Text.h"
 #include "../tensors/SafetensorsHeader.h"
-#include "moert/Executor.h"
+#include "Bindings.h"
 #include "moert/Safetensors.h"
+#include "moert/Workspace.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace moert {
@@ -32,50 +34,15 @@ static constexpr char kFormat[] = "moec prepared weights";
 /// The name of the tensor of digests.
 static constexpr char kDigests[] = "sha256";
 
-namespace {
-
-class Stopwatch {
-public:
-  double read() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         start)
-        .count();
-  }
-
-private:
-  std::chrono::steady_clock::time_point start =
-      std::chrono::steady_clock::now();
-};
-
-} // namespace
-
 //===----------------------------------------------------------------------===//
 // Contents of the file
 //===----------------------------------------------------------------------===//
 
-std::vector<bool> Executor::findReadByRuns() const {
-  std::vector<bool> isRead(thePlan->tensors.size());
-  for (const Variant &variant : thePlan->variants)
-    for (const Step &step : variant.steps)
-      for (const Argument &arg : step.args)
-        if (arg.kind == Argument::Kind::Tensor)
-          isRead[arg.tensor] = true;
-  return isRead;
-}
-
-std::vector<bool> Executor::findMemoryReadByRuns() const {
-  std::vector<bool> isRead = findReadByRuns();
-  for (size_t i = 0; i < isRead.size(); ++i)
-    if (thePlan->tensors[i].inPlaceOf >= 0 && isRead[i])
-      isRead[static_cast<size_t>(thePlan->tensors[i].inPlaceOf)] = true;
-  return isRead;
-}
-
-Result<std::vector<Executor::PreparedTensor>> Executor::listPrepared() const {
-  std::vector<bool> isRead = findReadByRuns();
+static Result<std::vector<PreparedTensor>> listPrepared(const Plan &plan) {
+  std::vector<bool> isRead = findReadByRuns(plan);
   std::vector<PreparedTensor> list;
-  for (size_t i = 0; i < thePlan->tensors.size(); ++i) {
-    const TensorDecl &decl = thePlan->tensors[i];
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const TensorDecl &decl = plan.tensors[i];
     if (!isRead[i] ||
         (decl.role != TensorRole::Weight && decl.role != TensorRole::Prepared))
       continue;
@@ -95,23 +62,24 @@ Result<std::vector<Executor::PreparedTensor>> Executor::listPrepared() const {
   // The order of writeSafetensors(), in which all tensors are aligned to their
   // elements.
   std::stable_sort(list.begin(), list.end(), [&](const auto &a, const auto &b) {
-    return dtypeBits(thePlan->tensors[a.index].dtype) >
-           dtypeBits(thePlan->tensors[b.index].dtype);
+    return dtypeBits(plan.tensors[a.index].dtype) >
+           dtypeBits(plan.tensors[b.index].dtype);
   });
   return list;
 }
 
 /// Metadata that identify files of this layer.
-std::map<std::string, std::string>
-Executor::describePrepared(std::optional<int64_t> rank) const {
+static std::map<std::string, std::string>
+describePrepared(const LoadedLayer &layer, std::optional<int64_t> rank) {
+  const Plan &plan = layer.plan;
   std::map<std::string, std::string> metadata = {{"format", kFormat},
                                                  {"version", kVersion},
-                                                 {"target", thePlan->target},
-                                                 {"layer", identity}};
-  if (!options.description.empty())
-    metadata["description"] = options.description;
-  if (thePlan->mesh.numRanks() > 1) {
-    metadata["mesh"] = thePlan->mesh.str();
+                                                 {"target", plan.target},
+                                                 {"layer", layer.identity}};
+  if (!layer.options.description.empty())
+    metadata["description"] = layer.options.description;
+  if (plan.mesh.numRanks() > 1) {
+    metadata["mesh"] = plan.mesh.str();
     if (rank)
       metadata["rank"] = std::to_string(*rank);
   }
@@ -189,49 +157,32 @@ private:
 /// Copies a tensor from the device to the file in chunks.
 static Result<Sha256Digest>
 writeTensor(AtomicFile &file, const DeviceReader &reader, size_t bytes,
-            std::vector<uint8_t> &piece, const std::function<void()> &step,
+            std::vector<uint8_t> &chunk, const std::function<void()> &step,
             uint64_t &done) {
   std::vector<Sha256Digest> digests;
-  for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-    size_t size = std::min(kPieceBytes, bytes - begin);
-    MOERT_CHECK(reader.read(begin, size, piece.data()));
-    digests.push_back(sha256(piece.data(), size));
-    MOERT_CHECK(file.write(piece.data(), size));
+  for (size_t begin = 0; begin < bytes; begin += kDigestChunkBytes) {
+    size_t size = std::min(kDigestChunkBytes, bytes - begin);
+    MOERT_CHECK(reader.read(begin, size, chunk.data()));
+    digests.push_back(sha256(chunk.data(), size));
+    MOERT_CHECK(file.write(chunk.data(), size));
     done += size;
     step();
   }
-  return digestPieces(digests);
+  return digestChunks(digests);
 }
 
-Result<PreparedFileReport>
-Executor::writePrepared(const std::string &path,
-                        const PreparedFileOptions &options) {
-  Stopwatch watch;
-  if (options.rank && ownRank && *options.rank != *ownRank)
-    return invalidArgument("writePrepared: rank is " +
-                           std::to_string(*options.rank) +
-                           ", and the weights are those of rank " +
-                           std::to_string(*ownRank) + "; leave it out");
-  if (options.rank)
-    MOERT_CHECK(setRank(*options.rank).withContext("writePrepared"));
-  if (thePlan->mesh.numRanks() > 1 && !ownRank)
-    return invalidArgument("writePrepared: the layer is for the ranks of " +
-                           thePlan->mesh.str() +
-                           "; say whose weights these are, or give it "
-                           "a communicator first");
-  MOERT_CHECK(prepareWeights().status());
-  Result<std::vector<PreparedTensor>> list = listPrepared();
-  if (!list)
-    return list.status();
+/// Describes the tensors for a file's header. `bytes`: the sum of their sizes.
+static Result<std::vector<SafetensorsTensor>>
+describeTensors(const Plan &plan, const Bindings &bindings,
+                const std::vector<PreparedTensor> &list, int64_t &bytes) {
   std::vector<SafetensorsTensor> tensors;
-  PreparedFileReport report;
-  for (const PreparedTensor &tensor : *list) {
-    const TensorDecl &decl = thePlan->tensors[tensor.index];
+  for (const PreparedTensor &tensor : list) {
+    const TensorDecl &decl = plan.tensors[tensor.index];
     if (decl.name == kDigests)
       return invalidArgument(
           "writePrepared: a tensor of the layer is called '" + decl.name +
-          "', as that of digests is; rename it");
-    if (tensor.bytes > 0 && !addressOf(tensor.index))
+          "', the name of the digests; rename it");
+    if (tensor.bytes > 0 && !bindings.addressOf(tensor.index))
       return invalidArgument("writePrepared: weight '" + decl.name +
                              "' is not bound; bind it first");
     SafetensorsTensor &entry = tensors.emplace_back();
@@ -239,40 +190,56 @@ Executor::writePrepared(const std::string &path,
     entry.dtype = decl.dtype;
     entry.shape = tensor.shape;
     entry.bytes = tensor.bytes;
-    report.bytes += static_cast<int64_t>(tensor.bytes);
+    bytes += static_cast<int64_t>(tensor.bytes);
   }
   tensors.push_back(describeDigests(tensors.size() + 1));
+  return tensors;
+}
+
+Result<int64_t> writePreparedFile(const LoadedLayer &layer,
+                                  const Bindings &bindings,
+                                  std::optional<int64_t> rank,
+                                  const std::string &path,
+                                  const PreparedFileOptions &options) {
+  Result<std::vector<PreparedTensor>> list = listPrepared(layer.plan);
+  if (!list)
+    return list.status();
+  int64_t bytes = 0;
+  Result<std::vector<SafetensorsTensor>> tensors =
+      describeTensors(layer.plan, bindings, *list, bytes);
+  if (!tensors)
+    return tensors.status();
   std::string header =
-      printSafetensorsHeader(tensors, describePrepared(ownRank));
+      printSafetensorsHeader(*tensors, describePrepared(layer, rank));
   std::vector<Sha256Digest> digests = {sha256(header.data(), header.size())};
 
   Result<AtomicFile> file = AtomicFile::create(path);
   if (!file)
     return file.status();
   MOERT_CHECK(file->write(header.data(), header.size()));
-  std::vector<uint8_t> piece(kPieceBytes);
+  std::vector<uint8_t> chunk(kDigestChunkBytes);
   uint64_t done = 0;
   auto step = [&] {
     if (options.step)
-      options.step(done, static_cast<uint64_t>(report.bytes));
+      options.step(done, static_cast<uint64_t>(bytes));
   };
   for (const PreparedTensor &tensor : *list) {
-    const TensorDecl &decl = thePlan->tensors[tensor.index];
-    DeviceReader reader(
-        device, addressOf(tensor.index), decl.dtype, tensor.shape,
-        decl.role == TensorRole::Weight ? bindings[tensor.index].strides
-                                        : std::vector<int64_t>());
+    const TensorDecl &decl = layer.plan.tensors[tensor.index];
+    DeviceReader reader(layer.device, bindings.addressOf(tensor.index),
+                        decl.dtype, tensor.shape,
+                        decl.role == TensorRole::Weight
+                            ? bindings[tensor.index].strides
+                            : std::vector<int64_t>());
     Result<Sha256Digest> digest =
-        writeTensor(*file, reader, tensor.bytes, piece, step, done);
+        writeTensor(*file, reader, tensor.bytes, chunk, step, done);
     if (!digest)
       return digest.status().withContext("writePrepared: tensor '" + decl.name +
                                          "'");
     digests.push_back(*digest);
   }
-  MOERT_CHECK(file->write(digests.data(), tensors.back().bytes));
+  MOERT_CHECK(file->write(digests.data(), tensors->back().bytes));
   MOERT_CHECK(file->commit(/*isDurable=*/true));
-  report.seconds = watch.read();
-  return report;
+  return bytes;
 }
 
 //===----------------------------------------------------------------------===//
@@ -281,7 +248,7 @@ Executor::writePrepared(const std::string &path,
 
 /// Remedy in messages about an unusable file.
 static constexpr char kRemedy[] =
-    "; read the checkpoint instead, and write the file anew";
+    "; read the checkpoint instead, and write the file again";
 
 static Status wrong(const std::string &path, const std::string &what) {
   return invalidArgument(path + ": " + what + kRemedy);
@@ -294,8 +261,8 @@ static Status checkDescription(const std::string &path,
   if (written.empty() != own.empty())
     return wrong(path, written.empty()
                            ? "was written by a layer without a description"
-                           : "was written by a layer with a description, and "
-                             "this one has none");
+                           : "was written by a layer with a description, but "
+                             "this layer has none");
   if (own.empty())
     return Status::ok();
   Result<DescribedFields> found = readDescription(written);
@@ -333,30 +300,30 @@ static Result<std::optional<int64_t>> checkMetadata(
                            " is read");
   if (get("target") != getExpected("target"))
     return wrong(path, "was written for " + printable(get("target")) +
-                           ", and the layer is for " + getExpected("target"));
+                           ", but the layer is for " + getExpected("target"));
   auto showMesh = [](const std::string &mesh) {
     return mesh.empty() ? std::string("one rank") : "the ranks of " + mesh;
   };
   if (get("mesh") != getExpected("mesh"))
     return wrong(path, "was written for " + showMesh(printable(get("mesh"))) +
-                           ", and the layer is for " +
+                           ", but the layer is for " +
                            showMesh(getExpected("mesh")));
   if (expected.count("rank") > 0 && get("rank") != getExpected("rank"))
     return invalidArgument(path + ": has the weights of rank " +
-                           printable(get("rank")) + ", and this is rank " +
+                           printable(get("rank")) + ", but this is rank " +
                            getExpected("rank") +
                            "; give the file of this rank");
   MOERT_CHECK(
       checkDescription(path, get("description"), getExpected("description")));
   if (get("layer") != getExpected("layer"))
-    return wrong(path, "was written by another layer, or by one that another "
-                       "compiler made of the same description");
+    return wrong(path, "was written by another layer, or by another compiler "
+                       "from the same description");
   if (mesh.numRanks() == 1)
     return std::optional<int64_t>();
   for (int64_t rank = 0; rank < mesh.numRanks(); ++rank)
     if (get("rank") == std::to_string(rank))
       return std::optional<int64_t>(rank);
-  return wrong(path, "does not say whose weights it has");
+  return wrong(path, "does not name the layer of its weights");
 }
 
 /// Compares the digests in the file with those of its data.
@@ -378,21 +345,21 @@ static Status verifyDigests(const std::string &path,
   };
   std::string header = printSafetensorsHeader(tensors, file.metadata());
   if (!isRight(0, sha256(header.data(), header.size())))
-    return wrong(path, "the header is not the one that was written (SHA-256)");
-  std::vector<Sha256Digest> found = digestInPieces(contents, step);
+    return wrong(path, "the header differs from the written one (SHA-256)");
+  std::vector<Sha256Digest> found = digestInChunks(contents, step);
   for (size_t i = 0; i < found.size(); ++i)
     if (!isRight(i + 1, found[i]))
       return wrong(path, "tensor '" + printable(tensors[i].name) +
-                             "' has not the bytes that were written (SHA-256)");
+                             "' differs from the written bytes (SHA-256)");
   return Status::ok();
 }
 
-Result<std::vector<const SafetensorsEntry *>>
-Executor::findPrepared(const std::string &path, const SafetensorsFile &file,
-                       const std::vector<PreparedTensor> &list) const {
+static Result<std::vector<const SafetensorsEntry *>>
+findPrepared(const std::string &path, const SafetensorsFile &file,
+             const Plan &plan, const std::vector<PreparedTensor> &list) {
   std::vector<const SafetensorsEntry *> entries;
   for (const PreparedTensor &tensor : list) {
-    const TensorDecl &decl = thePlan->tensors[tensor.index];
+    const TensorDecl &decl = plan.tensors[tensor.index];
     const SafetensorsEntry *entry = file.find(decl.name);
     if (!entry)
       return wrong(path, "has no tensor '" + decl.name + "'");
@@ -410,7 +377,7 @@ Executor::findPrepared(const std::string &path, const SafetensorsFile &file,
         std::find(entries.begin(), entries.end(), &entry) != entries.end();
     if (!isKnown)
       return wrong(path, "tensor '" + printable(entry.name) +
-                             "' is none of the layer's");
+                             "' is not a tensor of the layer");
   }
   SafetensorsTensor digests = describeDigests(list.size() + 1);
   if (file.entries().empty() || file.entries().back().name != kDigests ||
@@ -430,66 +397,31 @@ copyToDevice(Device &device, const SafetensorsEntry &entry,
   if (!buffer)
     return buffer.status();
   auto *to = static_cast<uint8_t *>((*buffer)->data());
-  for (size_t begin = 0; begin < entry.bytes; begin += kPieceBytes) {
-    size_t size = std::min(kPieceBytes, entry.bytes - begin);
+  for (size_t begin = 0; begin < entry.bytes; begin += kDigestChunkBytes) {
+    size_t size = std::min(kDigestChunkBytes, entry.bytes - begin);
     MOERT_CHECK(device.copyIn(to + begin, entry.data + begin, size));
     copied(size);
   }
   return std::shared_ptr<Buffer>(std::move(*buffer));
 }
 
-Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
-                             std::vector<std::shared_ptr<Buffer>> buffers) {
-  // Keep memory that an earlier run still reads until that run is complete.
-  MOERT_CHECK(synchronize());
-  lastTokens = resolvedTokens = -1;
-  dropHalves();
-  isPrepared = false;
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    TensorRole role = thePlan->tensors[i].role;
-    if (role != TensorRole::Weight && role != TensorRole::Prepared)
-      continue;
-    // Unbind all; the loop below binds the tensors of the file.
-    bindings[i] = Binding();
-    bindings[i].released = role == TensorRole::Weight;
-  }
-  ownWeights.assign(bindings.size(), nullptr);
-  prepared.assign(bindings.size(), nullptr);
-  for (size_t i = 0; i < list.size(); ++i) {
-    const TensorDecl &decl = thePlan->tensors[list[i].index];
-    if (decl.role == TensorRole::Prepared) {
-      prepared[list[i].index] = std::move(buffers[i]);
-      continue;
-    }
-    MOERT_CHECK(
-        bind(decl.name, {buffers[i]->data(), decl.dtype, list[i].shape, {}}));
-    ownWeights[list[i].index] = std::move(buffers[i]);
-  }
-  isPrepared = isFromFile = true;
-  prepareReport = {};
-  return Status::ok();
-}
-
-Result<PreparedFileReport>
-Executor::bindPrepared(const std::string &path,
-                       const PreparedFileOptions &options) {
-  Stopwatch watch;
-  if (options.rank)
-    MOERT_CHECK(checkRank(*options.rank).withContext("bindPrepared"));
+Result<PreparedWeights> readPreparedFile(const LoadedLayer &layer,
+                                         std::optional<int64_t> rank,
+                                         const std::string &path,
+                                         const PreparedFileOptions &options) {
   Result<SafetensorsFile> file = SafetensorsFile::open(path);
   if (!file)
     return file.status().code() == StatusCode::InvalidArgument
                ? invalidArgument(file.status().message() + kRemedy)
                : file.status();
-  Result<std::optional<int64_t>> rank = checkMetadata(
-      path, file->metadata(),
-      describePrepared(options.rank ? options.rank : ownRank), thePlan->mesh);
-  if (!rank)
-    return rank.status();
-  Result<std::vector<PreparedTensor>> list = listPrepared();
+  Result<std::optional<int64_t>> writer = checkMetadata(
+      path, file->metadata(), describePrepared(layer, rank), layer.plan.mesh);
+  if (!writer)
+    return writer.status();
+  Result<std::vector<PreparedTensor>> list = listPrepared(layer.plan);
   if (!list)
     return list.status();
-  auto entries = findPrepared(path, *file, *list);
+  auto entries = findPrepared(path, *file, layer.plan, *list);
   if (!entries)
     return entries.status();
 
@@ -503,18 +435,17 @@ Executor::bindPrepared(const std::string &path,
   };
   if (options.verify)
     MOERT_CHECK(verifyDigests(path, *file, step));
-  std::vector<std::shared_ptr<Buffer>> buffers;
-  for (const SafetensorsEntry *entry : *entries) {
-    auto buffer = copyToDevice(device, *entry,
+  for (size_t i = 0; i < list->size(); ++i) {
+    const SafetensorsEntry &entry = *(*entries)[i];
+    auto buffer = copyToDevice(layer.device, entry,
                                [&](uint64_t size) { step(done += size); });
     if (!buffer)
       return buffer.status().withContext("bindPrepared: tensor '" +
-                                         printable(entry->name) + "'");
-    buffers.push_back(std::move(*buffer));
+                                         printable(entry.name) + "'");
+    (*list)[i].buffer = std::move(*buffer);
   }
-  MOERT_CHECK(usePrepared(*list, std::move(buffers)));
-  ownRank = *rank;
-  return PreparedFileReport{static_cast<int64_t>(bytes), watch.read()};
+  return PreparedWeights{*writer, std::move(*list),
+                         static_cast<int64_t>(bytes)};
 }
 
 } // namespace moert

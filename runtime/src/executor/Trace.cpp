@@ -6,11 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "../support/Check.h"
-#include "MicroBatches.h"
-#include "RunOrder.h"
+#include "LatestRun.h"
+#include "Workspaces.h"
 #include "moert/Executor.h"
 
-#include <algorithm>
 #include <chrono>
 
 namespace moert {
@@ -87,34 +86,10 @@ private:
 
 } // namespace
 
-static std::string nameOf(const Step &step, const Plan &plan) {
-  if (step.kind == Step::Kind::Launch)
-    return plan.kernels[step.kernel].name;
-  std::string name = std::string(collectiveKindName(step.collectiveKind)) +
-                     " " + meshAxisName(step.axis);
-  if (step.numColumns > 0)
-    name += " columns " + std::to_string(step.firstColumn) + " to " +
-            std::to_string(step.firstColumn + step.numColumns - 1);
-  return name;
-}
-
-TracedStep Executor::describeStep(size_t step) const {
-  const Step &given =
-      thePlan->variants[thePlan->findVariant(lastTokens)].steps[step];
-  std::string name = halfPrefix() + nameOf(given, *thePlan);
-  // Later collectives may read copied rows, so only the gather itself is
-  // marked.
-  if (given.toResults &&
-      std::any_of(given.args.begin(), given.args.end(),
-                  [&](const Argument &arg) { return isCopied[arg.tensor]; }))
-    name += " (rows copied)";
-  int64_t firstStream = half && *half == 1 ? thePlan->numStreams : 0;
-  return {std::move(name), firstStream + given.stream};
-}
-
 Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
                                                 Stream *stream) {
-  Stream &first = stream ? *stream : *streams[0];
+  Device &device = layer->device;
+  Stream &first = stream ? *stream : latest->streams().first();
   // Warm up: the first run for a token count has extra work.
   MOERT_CHECK(run(tokens, stream));
   MOERT_CHECK(synchronize(first));
@@ -124,32 +99,27 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
   else
     clock = std::make_unique<ProcessClock>(*this);
   std::vector<TracedStep> traced;
-  GiveStep give = [&](Executor &executor, size_t i, Stream &own) {
-    const ResolvedStep &step = executor.resolved[i];
-    Stream &stream = executor.streamOf(step, own);
-    bool isTraced =
-        executor.isExchanged(step) ||
-        (step.kind == Step::Kind::Launch && !executor.isLeftOut(step));
+  GiveStep give = [&](const ResolvedRun &run, size_t i,
+                      const RunStreams &streams, Stream &own) {
+    const ResolvedStep &step = run.steps[i];
+    Stream &stream = streams.find(step.stream, own);
+    bool isTraced = run.isExchange(step) ||
+                    (step.kind == Step::Kind::Launch && !run.isLeftOut(step));
     if (isTraced)
       MOERT_CHECK(clock->mark(stream));
-    MOERT_CHECK(executor.runStep(step, own));
+    MOERT_CHECK(run.enqueueStep(i, streams, own));
     if (!isTraced)
       return Status::ok();
     MOERT_CHECK(clock->mark(stream));
-    traced.push_back(executor.describeStep(i));
+    traced.push_back(run.describe(i));
     return Status::ok();
   };
   MOERT_CHECK(clock->begin(first));
   Result<StreamState> state = device.inspect(first);
   if (!state)
     return state.status();
-  MOERT_CHECK(orderOfRuns().run(first, *state, [&]() -> Status {
-    if (runsHalves)
-      return halves->giveSteps(first, give);
-    for (size_t i = 0; i < resolved.size(); ++i)
-      MOERT_CHECK(give(*this, i, first));
-    return Status::ok();
-  }));
+  MOERT_CHECK(workspaces->orderOfRuns().run(
+      first, *state, [&] { return latest->giveSteps(first, give); }));
   MOERT_CHECK(synchronize(first));
   Result<std::vector<double>> seconds = clock->read();
   if (!seconds)

@@ -21,10 +21,11 @@ Status checkMap(const std::vector<int64_t> &logicalIds, int64_t numExperts) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   auto count = static_cast<int64_t>(logicalIds.size());
   if (numExperts < 1 || numExperts > count || count > most)
-    return invalidArgument(
-        "a map of " + std::to_string(count) + " physical experts and " +
-        std::to_string(numExperts) +
-        " experts; one of each expert is there at least, and one expert");
+    return invalidArgument("a map of " + std::to_string(count) +
+                           " physical experts and " +
+                           std::to_string(numExperts) +
+                           " experts; at least one expert, and one physical "
+                           "expert for each, are expected");
   std::vector<bool> seen(static_cast<size_t>(numExperts));
   for (size_t i = 0; i < logicalIds.size(); ++i) {
     if (logicalIds[i] < 0 || logicalIds[i] >= numExperts)
@@ -37,7 +38,7 @@ Status checkMap(const std::vector<int64_t> &logicalIds, int64_t numExperts) {
   if (missing != seen.end())
     return invalidArgument("the map has expert " +
                            std::to_string(missing - seen.begin()) +
-                           " nowhere; each expert is there once at least");
+                           " nowhere; each expert must occur at least once");
   return Status::ok();
 }
 
@@ -53,13 +54,13 @@ Result<ReplicaTables> makeReplicaTables(const std::vector<int64_t> &logicalIds,
   ReplicaTables tables;
   tables.physicalIds.assign(static_cast<size_t>(numExperts * maxReplicas), -1);
   tables.counts.assign(static_cast<size_t>(numExperts), 0);
-  for (size_t place = 0; place < logicalIds.size(); ++place) {
-    auto expert = static_cast<size_t>(logicalIds[place]);
+  for (size_t index = 0; index < logicalIds.size(); ++index) {
+    auto expert = static_cast<size_t>(logicalIds[index]);
     int32_t &count = tables.counts[expert];
     if (count < maxReplicas)
       tables.physicalIds[expert * static_cast<size_t>(maxReplicas) +
                          static_cast<size_t>(count++)] =
-          static_cast<int32_t>(place);
+          static_cast<int32_t>(index);
   }
   return tables;
 }
@@ -68,7 +69,7 @@ namespace {
 
 /// For each item, its pack and its index in the pack.
 struct Packing {
-  std::vector<size_t> pack, place;
+  std::vector<size_t> pack, index;
 };
 
 /// Distributes items to packs of equal size: heaviest item first, each to the
@@ -92,7 +93,7 @@ Packing packItems(const std::vector<double> &loads, size_t numPacks) {
           (chosen == numPacks || weights[pack] < weights[chosen]))
         chosen = pack;
     made.pack[item] = chosen;
-    made.place[item] = counts[chosen]++;
+    made.index[item] = counts[chosen]++;
     weights[chosen] += loads[item];
   }
   return made;
@@ -192,8 +193,8 @@ Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
   std::vector<size_t> original(loads.size());
   for (size_t expert = 0; expert < loads.size(); ++expert) {
     size_t group = expert / groupSize;
-    size_t place = byNode.pack[group] * (groups / nodes) + byNode.place[group];
-    original[place * groupSize + expert % groupSize] = expert;
+    size_t index = byNode.pack[group] * (groups / nodes) + byNode.index[group];
+    original[index * groupSize + expert % groupSize] = expert;
   }
 
   std::vector<int64_t> logicalIds(physical), replicas;
@@ -210,7 +211,7 @@ Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
     Packing byRank = packItems(shares, ranks / nodes);
     for (size_t i = 0; i < experts.size(); ++i)
       logicalIds[node * nodePhysical + byRank.pack[i] * rankPhysical +
-                 byRank.place[i]] =
+                 byRank.index[i]] =
           static_cast<int64_t>(original[node * onNode + experts[i]]);
   }
   return logicalIds;

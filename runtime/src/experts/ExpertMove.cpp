@@ -60,8 +60,8 @@ Result<int64_t> expertStride(const std::string &name, const TensorView &view) {
   for (size_t i = view.shape.size(); i-- > 1;) {
     if (view.shape[i] != 1 && view.strides[i] != packed)
       return invalidArgument("'" + name +
-                             "' has gaps between the rows of an expert, which "
-                             "moves as one piece; bind it without");
+                             "' has gaps between the rows of an expert, but an "
+                             "expert moves as one block; bind it without gaps");
     packed *= view.shape[i];
   }
   return view.shape[0] == 1 ? packed : view.strides[0];
@@ -107,11 +107,10 @@ Status ExpertMove::open() {
         " found");
   std::vector<std::string> names = tensorNames(plan);
   if (names.empty())
-    return invalidArgument("the layer has no 'replicas' over ranks; give it "
-                           "them in its spec, beside 'parallel.experts'");
+    return invalidArgument("the layer has no 'replicas' over ranks; add them "
+                           "to its spec, beside 'parallel.experts'");
   if (!plan.prepare.empty())
-    return invalidArgument("the layer prepares its weights, and what is made "
-                           "of them does not move");
+    return invalidArgument("the layer has prepared weights, which cannot move");
   MOERT_CHECK(checkMaps());
   MOERT_CHECK(checkTables());
   for (const std::string &name : names) {
@@ -120,7 +119,7 @@ Status ExpertMove::open() {
                      [&](const auto &tensor) { return tensor.first == name; });
     if (given == options.spare.end())
       return invalidArgument("memory for '" + name +
-                             "' is needed, and not given");
+                             "' is needed, but not given");
     MOERT_CHECK(executor.checkBinding(name, given->second));
     MOERT_CHECK(isTable(name) ? fillTable(name, given->second)
                               : addTensor(name, given->second));
@@ -141,15 +140,15 @@ Status ExpertMove::checkMaps() {
   const Plan &plan = executor.plan();
   std::vector<int64_t> table = constantShape(
       plan.tensors[static_cast<size_t>(plan.findTensor(kPhysicalIds))]);
-  std::vector<int64_t> places = constantShape(
+  std::vector<int64_t> localIds = constantShape(
       plan.tensors[static_cast<size_t>(plan.findTensor(kLocalIds))]);
   numExperts = table[0];
   maxReplicas = table[1];
-  numExpertsHere = places[0] / plan.mesh.numRanks();
+  numExpertsHere = localIds[0] / plan.mesh.numRanks();
   for (const auto *map : {&options.from, &options.to}) {
     std::string context = map == &options.from ? "from" : "to";
-    if (static_cast<int64_t>(map->size()) != places[0])
-      return invalidArgument(context + ": " + std::to_string(places[0]) +
+    if (static_cast<int64_t>(map->size()) != localIds[0])
+      return invalidArgument(context + ": " + std::to_string(localIds[0]) +
                              " physical experts expected, " +
                              std::to_string(map->size()) + " found");
     MOERT_CHECK(checkMap(*map, numExperts).withContext(context));
@@ -173,24 +172,24 @@ ExpertMove::readTable(const std::string &name) const {
 
 /// Success if the layer's tables match the map `from`.
 Status ExpertMove::checkTables() {
-  Result<std::vector<int32_t>> places = readTable(kLocalIds);
+  Result<std::vector<int32_t>> localIds = readTable(kLocalIds);
   Result<std::vector<int32_t>> counts = readTable(kCounts);
   Result<std::vector<int32_t>> table = readTable(kPhysicalIds);
-  for (const auto *read : {&places, &counts, &table})
+  for (const auto *read : {&localIds, &counts, &table})
     if (!*read)
       return read->status();
   int64_t first = communicator->rank() * numExpertsHere;
-  for (size_t i = 0; i < places->size(); ++i) {
-    int64_t place = static_cast<int64_t>(i) - first;
-    if (place < 0 || place >= numExpertsHere)
-      place = -1;
-    if ((*places)[i] != place)
+  for (size_t i = 0; i < localIds->size(); ++i) {
+    int64_t index = static_cast<int64_t>(i) - first;
+    if (index < 0 || index >= numExpertsHere)
+      index = -1;
+    if ((*localIds)[i] != index)
       return invalidArgument(
           std::string("'") + kLocalIds + "' has " +
-          std::to_string((*places)[i]) + " for physical expert " +
-          std::to_string(i) + ", and " + std::to_string(place) +
+          std::to_string((*localIds)[i]) + " for physical expert " +
+          std::to_string(i) + ", and " + std::to_string(index) +
           " is expected on rank " + std::to_string(communicator->rank()) +
-          ": they are numbered rank by rank");
+          ": physical experts are numbered rank by rank");
   }
   for (int64_t expert = 0; expert < numExperts; ++expert)
     for (int64_t i = 0;
@@ -203,12 +202,12 @@ Status ExpertMove::checkTables() {
         return invalidArgument(
             "from: '" + std::string(kPhysicalIds) + "' has physical expert " +
             std::to_string(physical) + " for expert " + std::to_string(expert) +
-            ", and the map " +
-            (isThere ? "says it is of " +
+            ", but the map " +
+            (isThere ? "assigns it to " +
                            std::to_string(
                                options.from[static_cast<size_t>(physical)])
                      : std::string("has none of that number")) +
-            "; give the map that the layer has");
+            "; give the layer's map");
     }
   return Status::ok();
 }
@@ -229,9 +228,9 @@ Status ExpertMove::addTensor(const std::string &name, const TensorView &spare) {
   if (!own)
     return own.status();
   if (own->data == spare.data)
-    return invalidArgument("'" + name +
-                           "' has the memory that the layer is bound to; give "
-                           "other memory");
+    return invalidArgument(
+        "'" + name +
+        "' is memory that the layer is bound to; give other memory");
   Rows rows;
   int64_t bytes = dtypeBits(own->dtype) / 8;
   for (bool isNew : {false, true}) {
@@ -249,20 +248,20 @@ Status ExpertMove::addTensor(const std::string &name, const TensorView &spare) {
   return Status::ok();
 }
 
-/// The transfer of the expert that each rank has at index `place` in the new
+/// The transfer of the expert that each rank has at `index` in the new
 /// map.
-Transfer ExpertMove::makeTransfer(int64_t place) const {
+Transfer ExpertMove::makeTransfer(int64_t index) const {
   int64_t ranks = communicator->mesh().numRanks(), own = communicator->rank();
   Transfer made;
-  made.where = "a move of experts, step " + std::to_string(place + 1) + " of " +
+  made.where = "a move of experts, step " + std::to_string(index + 1) + " of " +
                std::to_string(numExpertsHere);
   // All ranks choose the same sources: the rank itself if it has the expert,
   // else the rank that has it with the fewest sends so far.
   std::vector<int64_t> numSent(static_cast<size_t>(ranks), 0);
   for (int64_t to = 0; to < ranks; ++to) {
     int64_t expert =
-        options.to[static_cast<size_t>(to * numExpertsHere + place)];
-    int64_t source = -1, sourcePlace = 0;
+        options.to[static_cast<size_t>(to * numExpertsHere + index)];
+    int64_t source = -1, sourceIndex = 0;
     for (size_t i = 0; i < options.from.size(); ++i) {
       int64_t rank = static_cast<int64_t>(i) / numExpertsHere;
       if (options.from[i] != expert || source == to ||
@@ -271,17 +270,17 @@ Transfer ExpertMove::makeTransfer(int64_t place) const {
                numSent[static_cast<size_t>(source)]))
         continue;
       source = rank;
-      sourcePlace = static_cast<int64_t>(i) % numExpertsHere;
+      sourceIndex = static_cast<int64_t>(i) % numExpertsHere;
     }
     if (source != to)
       ++numSent[static_cast<size_t>(source)];
     for (const Rows &rows : tensors) {
       if (source == own)
         made.sends.push_back(
-            {to, rows.from + sourcePlace * rows.fromStride, rows.bytes});
+            {to, rows.from + sourceIndex * rows.fromStride, rows.bytes});
       if (to == own)
         made.receives.push_back(
-            {source, rows.to + place * rows.toStride, rows.bytes});
+            {source, rows.to + index * rows.toStride, rows.bytes});
     }
   }
   return made;
@@ -320,7 +319,7 @@ Status ExpertMove::switchOver() {
     status = executor.bindAll(options.spare);
   if (!status)
     return fail(status);
-  ended = invalidArgument("a move of experts: it has ended; begin another one");
+  ended = invalidArgument("the move of experts has ended; begin another one");
   return Status::ok();
 }
 

@@ -18,11 +18,11 @@ static Status checkOwn(const std::vector<int64_t> &own, int64_t numRanks,
                        const std::vector<int64_t> &logicalIds) {
   if (static_cast<int64_t>(own.size()) * numRanks !=
       static_cast<int64_t>(logicalIds.size()))
-    return invalidArgument(
-        std::to_string(own.size()) + " loads on each of " +
-        std::to_string(numRanks) + " ranks, and a map of " +
-        std::to_string(logicalIds.size()) +
-        " physical experts; give one for each of the rank's");
+    return invalidArgument(std::to_string(own.size()) + " loads on each of " +
+                           std::to_string(numRanks) + " ranks, but a map of " +
+                           std::to_string(logicalIds.size()) +
+                           " physical experts; give one load for each physical "
+                           "expert of the rank");
   return Status::ok();
 }
 

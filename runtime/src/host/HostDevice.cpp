@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/HostDevice.h"
+#include "NumThreads.h"
 #include "ThreadPool.h"
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include <sched.h>
 #include <unistd.h>
 
 namespace moert {
@@ -78,6 +78,16 @@ public:
   std::atomic<bool> recorded{false};
 };
 
+/// The number of threads to make; an error for one that is not accepted.
+static Result<int> checkNumThreads(const char *call, int numThreads) {
+  if (numThreads < 0 || numThreads > kMaxHostThreads)
+    return invalidArgument(std::string(call) + ": " +
+                           std::to_string(numThreads) + " threads; 1 to " +
+                           std::to_string(kMaxHostThreads) +
+                           ", or 0 for the default, are accepted");
+  return numThreads == 0 ? chooseNumThreads() : Result<int>(numThreads);
+}
+
 class HostDevice : public Device {
 public:
   explicit HostDevice(std::unique_ptr<ThreadPool> pool)
@@ -91,6 +101,13 @@ public:
     return invalidArgument("target '" + target +
                            "' does not run on the host device; compile with "
                            "--target=cpu");
+  }
+
+  int numThreads() const override { return pool->getNumThreads(); }
+
+  Status setNumThreads(int numThreads) override {
+    Result<int> count = checkNumThreads("setNumThreads", numThreads);
+    return count ? pool->resize(*count) : count.status();
   }
 
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes,
@@ -108,7 +125,7 @@ public:
          posix_memalign(&memory, std::max(alignment, sizeof(void *)), bytes) !=
              0))
       return resourceExhausted("allocate: " + std::to_string(bytes) +
-                               " bytes are not to be had (the machine has " +
+                               " bytes cannot be allocated (the machine has " +
                                std::to_string(physical) +
                                "); use fewer tokens or experts");
     return std::unique_ptr<Buffer>(new HostBuffer(memory, bytes));
@@ -135,7 +152,7 @@ public:
     if (image.kind != ModuleImage::Kind::HostFunctions)
       return invalidArgument(std::string("loadModule: the image holds ") +
                              moduleImageKindName(image.kind) +
-                             ", the host device takes host functions");
+                             ", but the host device takes host functions");
     if (!image.lookup)
       return invalidArgument("loadModule: the image has no lookup function");
     return std::unique_ptr<Module>(new HostModule(image));
@@ -184,22 +201,11 @@ private:
 
 } // namespace
 
-/// Cores that this process may run on, possibly fewer than the machine has.
-static int countCores() {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
-    return std::max(CPU_COUNT(&cores), 1);
-  return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
-}
-
 Result<std::unique_ptr<Device>> createHostDevice(int numThreads) {
-  constexpr int kMaxThreads = 4096;
-  if (numThreads < 0 || numThreads > kMaxThreads)
-    return invalidArgument("createHostDevice: " + std::to_string(numThreads) +
-                           " threads; 1 to " + std::to_string(kMaxThreads) +
-                           ", or 0 for all cores, are accepted");
-  Result<std::unique_ptr<ThreadPool>> pool =
-      ThreadPool::create(numThreads == 0 ? countCores() : numThreads);
+  Result<int> count = checkNumThreads("createHostDevice", numThreads);
+  if (!count)
+    return count.status();
+  Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(*count);
   if (!pool)
     return pool.status().withContext("createHostDevice");
   return std::unique_ptr<Device>(new HostDevice(std::move(*pool)));

@@ -41,42 +41,64 @@ static bool spinUntil(Condition condition) {
   return false;
 }
 
+namespace {
+
+/// What a new thread begins with.
+struct Worker {
+  ThreadPool *pool;
+  int index;
+};
+
+} // namespace
+
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int numThreads) {
   std::unique_ptr<ThreadPool> pool(new ThreadPool());
-  for (int i = 1; i < numThreads; ++i) {
-    // Not std::thread, whose failure is an exception.
-    pthread_t thread;
-    int error = pthread_create(&thread, nullptr, &threadMain, pool.get());
-    if (error != 0)
-      return resourceExhausted("thread " + std::to_string(i) + " of " +
-                               std::to_string(numThreads) +
-                               " could not be started: " + strerror(error) +
-                               "; ask for fewer threads");
-    pool->threads.push_back(thread);
-  }
+  if (Status status = pool->resize(numThreads); !status)
+    return status;
   return pool;
 }
 
-ThreadPool::~ThreadPool() {
+Status ThreadPool::resize(int numThreads) {
+  std::lock_guard<std::mutex> alone(resizing);
+  size_t wanted = static_cast<size_t>(std::max(numThreads, 1)) - 1;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    closing = true;
+    numWorkers = static_cast<int>(wanted);
   }
   jobCame.notify_all();
-  for (pthread_t thread : threads)
-    pthread_join(thread, nullptr);
+  for (; threads.size() > wanted; threads.pop_back())
+    pthread_join(threads.back(), nullptr);
+  while (threads.size() < wanted) {
+    // Not std::thread, whose failure is an exception.
+    pthread_t thread;
+    auto *worker = new Worker{this, static_cast<int>(threads.size())};
+    int error = pthread_create(&thread, nullptr, &threadMain, worker);
+    if (error != 0) {
+      delete worker;
+      numWorkers = static_cast<int>(threads.size());
+      return resourceExhausted("thread " + std::to_string(threads.size() + 1) +
+                               " of " + std::to_string(numThreads) +
+                               " could not be started: " + strerror(error) +
+                               "; ask for fewer threads");
+    }
+    threads.push_back(thread);
+  }
+  return Status::ok();
 }
 
-void *ThreadPool::threadMain(void *pool) {
+ThreadPool::~ThreadPool() { (void)resize(1); }
+
+void *ThreadPool::threadMain(void *given) {
+  std::unique_ptr<Worker> worker(static_cast<Worker *>(given));
   // A thread inherits the floating-point state of its creator.
   FloatState state;
-  static_cast<ThreadPool *>(pool)->work();
+  worker->pool->work(worker->index);
   return nullptr;
 }
 
 void ThreadPool::Job::drain() {
   while (true) {
-    int64_t cta = ticket.fetch_add(1, std::memory_order_relaxed);
+    int64_t cta = nextCta.fetch_add(1, std::memory_order_relaxed);
     if (cta >= grid)
       return;
     kernel(args, cta);
@@ -92,19 +114,21 @@ void ThreadPool::removeJob(const Job *job) {
   numJobs.store(jobs.size(), std::memory_order_relaxed);
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(int index) {
+  auto isWanted = [&] {
+    return index < numWorkers.load(std::memory_order_relaxed);
+  };
   while (true) {
     spinUntil([&] {
-      return numJobs.load(std::memory_order_relaxed) > 0 ||
-             closing.load(std::memory_order_relaxed);
+      return numJobs.load(std::memory_order_relaxed) > 0 || !isWanted();
     });
     std::unique_lock<std::mutex> lock(mutex);
-    while (jobs.empty() && !closing) {
+    while (jobs.empty() && isWanted()) {
       ++sleepers;
       jobCame.wait(lock);
       --sleepers;
     }
-    if (jobs.empty())
+    if (!isWanted())
       return;
     Job *job = jobs.front();
     job->helpers.fetch_add(1, std::memory_order_relaxed);
@@ -124,7 +148,7 @@ void ThreadPool::run(HostKernelFn kernel, const uint64_t *args, int64_t grid) {
   // CTAs must give the same bits in every thread.
   FloatState state;
   Job job{kernel, args, grid};
-  if (grid <= 1 || threads.empty()) {
+  if (grid <= 1 || numWorkers.load(std::memory_order_relaxed) == 0) {
     job.drain();
     return;
   }

@@ -30,6 +30,12 @@ public:
   static Result<std::unique_ptr<ThreadPool>> create(int numThreads);
   ~ThreadPool();
 
+  /// Changes the number of threads, for jobs that come later; returns when
+  /// threads that are left over have ended. Fails, with as many threads as
+  /// could be started, if some cannot be.
+  Status resize(int numThreads);
+  int getNumThreads() const { return numWorkers + 1; }
+
   /// Calls `kernel` for CTAs 0 .. grid-1; returns when all are done.
   void run(HostKernelFn kernel, const uint64_t *args, int64_t grid);
 
@@ -38,7 +44,7 @@ private:
     HostKernelFn kernel;
     const uint64_t *args;
     int64_t grid;
-    std::atomic<int64_t> ticket{0};
+    std::atomic<int64_t> nextCta{0};
     /// Workers inside the job. Changed under the mutex; the job may be
     /// destroyed as soon as this is 0 and the job is not in the list.
     std::atomic<int> helpers{0};
@@ -47,12 +53,12 @@ private:
   };
 
   ThreadPool() = default;
-  static void *threadMain(void *pool);
-  void work();
+  static void *threadMain(void *worker);
+  void work(int index);
   void removeJob(const Job *job);
 
   std::mutex mutex;
-  /// Signals workers: a new job, or the pool closes.
+  /// Signals workers: a new job, or fewer workers are wanted.
   std::condition_variable jobCame;
   /// Signals launching threads: the last helper has left a job.
   std::condition_variable helpersLeft;
@@ -61,7 +67,10 @@ private:
   /// A copy of jobs.size() for spinning workers, read without the mutex.
   std::atomic<size_t> numJobs{0};
   int sleepers = 0;
-  std::atomic<bool> closing{false};
+  /// Workers with this number or a higher one end.
+  std::atomic<int> numWorkers{0};
+  /// Serializes resize(); guards `threads`.
+  std::mutex resizing;
   std::vector<pthread_t> threads;
 };
 

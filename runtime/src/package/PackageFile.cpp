@@ -50,7 +50,7 @@ packSteps(fb::FlatBufferBuilder &builder, const std::vector<Step> &steps) {
         static_cast<schema::MeshAxis>(step.axis), step.numKernelArgs,
         step.replacedStep, step.firstColumn, step.numColumns, step.toResults,
         step.routeKernel, step.packKernel,
-        builder.CreateVector(step.ownedPairs)));
+        builder.CreateVector(step.routedPairs)));
   }
   return builder.CreateVector(packed);
 }
@@ -87,12 +87,17 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
     variants.push_back(
         schema::CreateVariant(builder, variant.minTokens, variant.maxTokens,
                               packSteps(builder, variant.steps)));
+  std::vector<fb::Offset<schema::SumOrder>> orders;
+  for (const SumOrder &order : plan.sumOrders)
+    orders.push_back(schema::CreateSumOrder(builder,
+                                            builder.CreateString(order.gemm),
+                                            builder.CreateString(order.order)));
   return schema::CreatePlan(
       builder, builder.CreateString(plan.target), plan.maxTokens, plan.numSlots,
       plan.numStreams, plan.numEvents, builder.CreateVector(tensors),
       builder.CreateVector(kernels), builder.CreateVector(variants),
       packSteps(builder, plan.prepare), plan.mesh.dp, plan.mesh.tp,
-      plan.mesh.sp);
+      plan.mesh.sp, builder.CreateVector(orders));
 }
 
 static fb::Offset<schema::Program> packProgram(fb::FlatBufferBuilder &builder,

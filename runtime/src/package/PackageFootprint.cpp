@@ -91,7 +91,7 @@ private:
     return table() && each(variant.steps());
   }
   bool part(const schema::Step &step) {
-    return table() && each(step.args()) && list(step.owned_pairs());
+    return table() && each(step.args()) && list(step.routed_pairs());
   }
   bool part(const schema::Argument &argument) {
     return table() && text(argument.scalar());

@@ -89,8 +89,8 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.toResults = from.to_results();
   step.routeKernel = from.route_kernel();
   step.packKernel = from.pack_kernel();
-  if (from.owned_pairs())
-    step.ownedPairs = readList(*from.owned_pairs());
+  if (from.routed_pairs())
+    step.routedPairs = readList(*from.routed_pairs());
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {
@@ -151,6 +151,9 @@ static Status readPlan(const schema::Plan &from, const std::string &where,
     MOERT_CHECK(readSteps(variant.steps(),
                           at(where + ".variants", i) + ".steps", made.steps));
   }
+  if (from.sum_orders())
+    for (const schema::SumOrder *order : *from.sum_orders())
+      plan.sumOrders.push_back({order->gemm()->str(), order->order()->str()});
   return readSteps(from.prepare(), where + ".prepare", plan.prepare);
 }
 

@@ -27,19 +27,19 @@ Status checkHalves(const Plan &plan) {
         tensor.role == TensorRole::Input
             ? " (is_padding, of padding_mask, has a value for each token)"
             : "";
-    return invalidArgument(
-        std::string(tensorRoleName(tensor.role)) + " '" + tensor.name +
-        "' is of a whole batch, with no dimension of tokens that could be cut "
-        "in two; compile the layer without it" +
-        remedy + ", or run without micro-batches");
+    return invalidArgument(std::string(tensorRoleName(tensor.role)) + " '" +
+                           tensor.name +
+                           "' belongs to the whole batch and has no dimension "
+                           "of tokens to split; compile the layer without it" +
+                           remedy + ", or run without micro-batches");
   }
   return Status::ok();
 }
 
 /// The number of rows whose multiples have an aligned size in bytes, for every
 /// input and output.
-static int64_t findGranule(const Plan &plan) {
-  int64_t granule = 1;
+static int64_t findRowMultiple(const Plan &plan) {
+  int64_t multiple = 1;
   for (const TensorDecl &tensor : plan.tensors) {
     if (!isOfCall(tensor))
       continue;
@@ -48,21 +48,21 @@ static int64_t findGranule(const Plan &plan) {
       if (Result<int64_t> size = tensor.shape[i].evaluate(/*tokens=*/0))
         rowBits *= *size;
     // Alignments are powers of two, so the largest serves all.
-    granule = std::max(granule, tensor.alignment /
-                                    std::gcd(tensor.alignment, rowBits / 8));
+    multiple = std::max(multiple, tensor.alignment /
+                                      std::gcd(tensor.alignment, rowBits / 8));
   }
-  return granule;
+  return multiple;
 }
 
-BatchHalves cutBatch(const Plan &plan, int64_t tokens) {
+BatchHalves splitBatch(const Plan &plan, int64_t tokens) {
   int64_t ranks = plan.mesh.tokenRanks(), own = tokens / ranks;
-  int64_t granule = findGranule(plan), half = own - own / 2;
-  int64_t first = std::min(own, (half + granule - 1) / granule * granule);
+  int64_t multiple = findRowMultiple(plan), half = own - own / 2;
+  int64_t first = std::min(own, (half + multiple - 1) / multiple * multiple);
   return {first * ranks, (own - first) * ranks};
 }
 
 Result<bool> mayRunBeside(const Plan &plan, int64_t tokens) {
-  for (int64_t half : cutBatch(plan, tokens)) {
+  for (int64_t half : splitBatch(plan, tokens)) {
     int64_t variant = plan.findVariant(half);
     if (variant < 0)
       return internalError("no variant for " + std::to_string(half) +
@@ -85,7 +85,8 @@ Result<int64_t> halvesWorkspaceBytes(const Plan &plan, int64_t tokens) {
   int64_t ranks = plan.mesh.tokenRanks(), own = tokens / ranks;
   // The first half grows with its batch; the second gets the rest, at most
   // half.
-  Result<int64_t> first = workspaceBytes(plan, cutBatch(plan, own * ranks)[0]);
+  Result<int64_t> first =
+      workspaceBytes(plan, splitBatch(plan, own * ranks)[0]);
   Result<int64_t> second = workspaceBytes(plan, own / 2 * ranks);
   if (!first || !second)
     return first ? second : first;

@@ -25,7 +25,7 @@ Status checkHalves(const Plan &plan);
 /// Splits a batch of `tokens` tokens, a multiple of the ranks with tokens. The
 /// first half has the first rows of each rank: half of them, or slightly more
 /// to align the tensors of the second half.
-BatchHalves cutBatch(const Plan &plan, int64_t tokens);
+BatchHalves splitBatch(const Plan &plan, int64_t tokens);
 
 /// Whether the halves of a batch may run concurrently: neither has a resident
 /// launch, which the other could keep from starting.

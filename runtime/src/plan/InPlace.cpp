@@ -59,15 +59,15 @@ Status verifyInPlace(const Plan &plan) {
       return wrong(i, std::to_string(weight), "the index of a weight, or -1,");
     const TensorDecl &from = plan.tensors[weight];
     Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
-    Result<int64_t> room = tensorBytes(from).evaluate(0);
+    Result<int64_t> limit = tensorBytes(from).evaluate(0);
     MOERT_CHECK(bytes.status());
-    MOERT_CHECK(room.status());
-    if (*bytes != *room || from.strided ||
+    MOERT_CHECK(limit.status());
+    if (*bytes != *limit || from.strided ||
         std::max(from.alignment, dtypeAlignment(from.dtype)) <
             std::max(tensor.alignment, dtypeAlignment(tensor.dtype)))
       return wrong(i,
                    std::to_string(weight) + ", '" + from.name + "' of " +
-                       std::to_string(*room) + " bytes on multiples of " +
+                       std::to_string(*limit) + " bytes on multiples of " +
                        std::to_string(from.alignment) +
                        (from.strided ? ", with gaps" : ""),
                    "a weight without gaps of " + std::to_string(*bytes) +

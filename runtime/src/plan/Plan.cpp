@@ -100,7 +100,7 @@ int64_t Plan::findVariant(int64_t tokens) const {
   return -1;
 }
 
-int64_t countOwnersOfRow(const Plan &plan, const Step &step) {
+int64_t countDestinationsOfRow(const Plan &plan, const Step &step) {
   int64_t topK = plan.tensors[step.packedIds()].shape[1].constantValue();
   return std::min(topK, plan.mesh.size(step.axis) - 1);
 }

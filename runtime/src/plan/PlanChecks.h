@@ -72,7 +72,7 @@ Status verifyPairs(const Plan &plan, const Step &step,
 /// The chunks of a collective cover the columns of its one pair in order, with
 /// no other collective in between. The last chunk has the launch that makes the
 /// sums, for communicators that move everything with it.
-Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
+Status verifyChunk(const Plan &plan, const Variant &variant, size_t index,
                    const StepContext &context);
 /// If a collective replaces the launch that makes its inputs, the kernel's
 /// arguments must include everything that the launch reads, and no other step

@@ -27,6 +27,13 @@ public:
         field("sp", int64_t(1));
     }
     field("streams", plan.numStreams);
+    if (!plan.sumOrders.empty()) {
+      writer.Key("sum_orders");
+      writer.StartObject();
+      for (const SumOrder &order : plan.sumOrders)
+        field(order.gemm.c_str(), order.order);
+      writer.EndObject();
+    }
     list("variants", plan.variants, [&](const Variant &variant) {
       field("min_tokens", variant.minTokens);
       field("max_tokens", variant.maxTokens);
@@ -98,9 +105,9 @@ private:
               plan.kernels[static_cast<size_t>(step.routeKernel)].name);
         field("pack_kernel",
               plan.kernels[static_cast<size_t>(step.packKernel)].name);
-        writer.Key("owned_pairs");
+        writer.Key("routed_pairs");
         writer.StartArray();
-        for (int64_t pair : step.ownedPairs)
+        for (int64_t pair : step.routedPairs)
           writer.Int64(pair);
         writer.EndArray();
       }

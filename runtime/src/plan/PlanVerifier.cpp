@@ -311,7 +311,7 @@ private:
         MOERT_CHECK(verifyLaunch(step, context));
       } else if (step.kind == Step::Kind::Collective) {
         MOERT_CHECK(verifyCollective(step, context));
-        MOERT_CHECK(verifyPiece(plan, variant, i, context));
+        MOERT_CHECK(verifyChunk(plan, variant, i, context));
         MOERT_CHECK(verifyReplacedStep(plan, variant, i, context));
         MOERT_CHECK(verifyPacked(plan, variant, i, context));
       } else {
@@ -347,7 +347,7 @@ private:
     if (context.isPrepare || ranks < 2)
       return wrong(context.where + ".kind", "a collective",
                    context.isPrepare
-                       ? std::string("a launch (weights are prepared alone)")
+                       ? std::string("a launch (prepare has only launches)")
                        : std::string("a launch (mesh.") +
                              meshAxisName(step.axis) + " is 1)");
     if (step.kernel != -1)

@@ -67,7 +67,7 @@ Status verifyPairs(const Plan &plan, const Step &step,
 }
 
 /// Whether both steps look like chunks of one collective.
-static bool isPieceLike(const Step &step, const Step &other) {
+static bool isChunkLike(const Step &step, const Step &other) {
   auto isSame = [](const Argument &a, const Argument &b) {
     return a.kind == b.kind && a.tensor == b.tensor;
   };
@@ -80,7 +80,7 @@ static bool isPieceLike(const Step &step, const Step &other) {
                     other.args.end(), isSame);
 }
 
-Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
+Status verifyChunk(const Plan &plan, const Variant &variant, size_t index,
                    const StepContext &context) {
   const Step &step = variant.steps[index];
   std::string field = context.where + ".num_columns";
@@ -101,8 +101,8 @@ Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
   MOERT_CHECK(checkRange(field, first, 0, columns - count));
   if (first % count != 0)
     return wrong(field, num(first), "a multiple of num_columns");
-  auto isPiece = [&](size_t i, int64_t begin) {
-    return isPieceLike(variant.steps[i], step) &&
+  auto isChunk = [&](size_t i, int64_t begin) {
+    return isChunkLike(variant.steps[i], step) &&
            variant.steps[i].firstColumn == begin;
   };
   auto isCollective = [&](size_t i) {
@@ -113,22 +113,22 @@ Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
     --before;
   while (behind < variant.steps.size() && !isCollective(behind))
     ++behind;
-  if (first > 0 && (before == 0 || !isPiece(before - 1, first - count)))
+  if (first > 0 && (before == 0 || !isChunk(before - 1, first - count)))
     return wrong(field, num(first),
-                 "0 (the collective before it is not the piece of the "
-                 "columns before)");
+                 "0 (the collective before it is not the chunk of the previous "
+                 "columns)");
   bool isLast = first + count == columns;
   if (!isLast &&
-      (behind == variant.steps.size() || !isPiece(behind, first + count)))
-    return wrong(field, num(first),
-                 num(columns - count) +
-                     " (the collective behind it is not the piece of the "
-                     "columns behind)");
+      (behind == variant.steps.size() || !isChunk(behind, first + count)))
+    return wrong(
+        field, num(first),
+        num(columns - count) +
+            " (the collective after it is not the chunk of the next columns)");
   if (isLast != (step.replacedStep >= 0))
     return wrong(context.where + ".replaced_step", num(step.replacedStep),
-                 isLast ? "the launch that makes the sums (this is the last "
-                          "piece)"
-                        : "-1 (of a piece that others follow)");
+                 isLast
+                     ? "the launch that makes the sums (this is the last chunk)"
+                     : "-1 (other chunks follow)");
   return Status::ok();
 }
 
@@ -174,7 +174,7 @@ Status verifyReplacedStep(const Plan &plan, const Variant &variant,
   for (size_t i = 0; i < variant.steps.size(); ++i) {
     const Step &other = variant.steps[i];
     if (i == index || i == launchIndex ||
-        (step.numColumns > 0 && isPieceLike(other, step)))
+        (step.numColumns > 0 && isChunkLike(other, step)))
       continue;
     if (std::any_of(made.begin(), made.end(),
                     [&](int64_t tensor) { return hasArgument(other, tensor); }))
@@ -208,7 +208,7 @@ static int64_t findGatheredIds(const Step &gather) {
 }
 
 /// Whether the sum returns the rows that the gather has packed.
-static bool isWayBack(const Step &sum, const Step &gather) {
+static bool returnsRowsOf(const Step &sum, const Step &gather) {
   return sum.kind == Step::Kind::Collective && sum.isPacked() &&
          sum.collectiveKind == CollectiveKind::ReduceScatter &&
          sum.axis == gather.axis &&
@@ -221,19 +221,20 @@ static Status verifyPackedArgs(const Plan &plan, const Step &step,
                                const StepContext &context) {
   bool gathers = step.collectiveKind == CollectiveKind::AllGather;
   int64_t ids = getKernelArg(step, 0),
-          owners = getKernelArg(step, gathers ? 1 : 2);
+          destinations = getKernelArg(step, gathers ? 1 : 2);
   auto isI32 = [&](int64_t tensor, size_t rank) {
     return tensor >= 0 && plan.tensors[tensor].dtype == DType::I32 &&
            plan.tensors[tensor].shape.size() == rank;
   };
-  if (isI32(ids, 2) && isI32(owners, 1) &&
+  if (isI32(ids, 2) && isI32(destinations, 1) &&
       plan.tensors[ids].shape[1].isConstant())
     return Status::ok();
   return wrong(context.where + ".kernel_args", num(step.numKernelArgs),
-               gathers ? "an all-to-all's: ids, i32 of two dimensions, and "
-                         "owners, i32 of one,"
-                       : "an all-to-all's: ids of the rank's rows and of all, "
-                         "i32 of two dimensions, and owners, i32 of one,");
+               gathers
+                   ? "an all-to-all's: ids, i32 of two dimensions, and "
+                     "destinations, i32 of one,"
+                   : "an all-to-all's: ids of the rank's rows and of all, "
+                     "i32 of two dimensions, and destinations, i32 of one,");
 }
 
 Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
@@ -241,10 +242,10 @@ Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
   const Step &step = variant.steps[index];
   if (!step.isPacked())
     return Status::ok();
-  for (size_t i = 0; i < step.ownedPairs.size(); ++i) {
-    std::string pair = at(context.where + ".owned_pairs", i);
-    MOERT_CHECK(checkRange(pair, step.ownedPairs[i],
-                           i > 0 ? step.ownedPairs[i - 1] + 1 : 0,
+  for (size_t i = 0; i < step.routedPairs.size(); ++i) {
+    std::string pair = at(context.where + ".routed_pairs", i);
+    MOERT_CHECK(checkRange(pair, step.routedPairs[i],
+                           i > 0 ? step.routedPairs[i - 1] + 1 : 0,
                            int64_t(step.numPairs()) - 1));
   }
   std::string field = context.where + ".pack_kernel";
@@ -252,18 +253,17 @@ Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
     return wrong(field, num(step.packKernel), "-1 (of an all_reduce)");
   MOERT_CHECK(verifyPackedArgs(plan, step, context));
   if (step.collectiveKind == CollectiveKind::ReduceScatter) {
-    bool hasWay = std::any_of(variant.steps.begin(),
-                              variant.steps.begin() + int64_t(index),
-                              [&](const Step &gather) {
-                                return gather.kind == Step::Kind::Collective &&
-                                       gather.isPacked() &&
-                                       isWayBack(step, gather);
-                              });
-    if (hasWay && step.numPairs() == 1 && !isFollowed(step, plan))
+    bool hasGather = std::any_of(
+        variant.steps.begin(), variant.steps.begin() + int64_t(index),
+        [&](const Step &gather) {
+          return gather.kind == Step::Kind::Collective && gather.isPacked() &&
+                 returnsRowsOf(step, gather);
+        });
+    if (hasGather && step.numPairs() == 1 && !isFollowed(step, plan))
       return Status::ok();
     return wrong(field, num(step.packKernel),
                  "-1 (of a sum of one pair, whose rows have come by an "
-                 "all_gather with one, or the last piece of it, another "
+                 "all_gather with one, or the last chunk of it, another "
                  "number)");
   }
   int64_t others = 0;
@@ -287,7 +287,7 @@ Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
     const Step &other = variant.steps[i];
     if (other.kind != Step::Kind::Collective)
       continue;
-    if (isWayBack(other, step)) {
+    if (returnsRowsOf(other, step)) {
       comesBack = true;
       continue;
     }

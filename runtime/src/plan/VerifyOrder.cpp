@@ -154,12 +154,11 @@ Status verifyResident(const Plan &plan, const Variant &variant, size_t index,
     return Status::ok();
   for (size_t i = 0; i < index; ++i)
     if (isResident(variant.steps[i]) && !order.before(i, index))
-      return invalidArgument(
-          "plan: " + at(where + ".steps", i) + " and " +
-          at(where + ".steps", index) +
-          " launch kernels that need all of their CTAs at once, and neither "
-          "is complete before the other begins; let one stream wait for the "
-          "other");
+      return invalidArgument("plan: " + at(where + ".steps", i) + " and " +
+                             at(where + ".steps", index) +
+                             " launch kernels that need all of their CTAs at "
+                             "once, but neither is complete before the other "
+                             "begins; let one stream wait for the other");
   return Status::ok();
 }
 
@@ -169,11 +168,10 @@ Status verifyJoin(const Variant &variant, const std::string &where,
     if ((variant.steps[i].kind == Step::Kind::Launch ||
          variant.steps[i].kind == Step::Kind::Collective) &&
         !order.beforeNext(i, 0))
-      return invalidArgument(
-          "plan: " + at(where + ".steps", i) + " on stream " +
-          num(variant.steps[i].stream) +
-          " may still run at the end; record an event after it and let "
-          "stream 0 wait for that");
+      return invalidArgument("plan: " + at(where + ".steps", i) +
+                             " on stream " + num(variant.steps[i].stream) +
+                             " may still run at the end; record an event after "
+                             "it and let stream 0 wait for the event");
   return Status::ok();
 }
 
@@ -221,14 +219,14 @@ Status verifySlots(const Plan &plan, const Variant &variant,
   for (size_t b : inOrder) {
     int64_t &a = latest[plan.tensors[b].slot];
     if (a >= 0 && !isUsedUp(a, b))
-      return invalidArgument(
-          "plan: " + at("tensors", std::min<size_t>(a, b)) + " '" +
-          plan.tensors[std::min<size_t>(a, b)].name + "' and " +
-          at("tensors", std::max<size_t>(a, b)) + " '" +
-          plan.tensors[std::max<size_t>(a, b)].name + "' share slot " +
-          num(plan.tensors[b].slot) + ", but in " + where +
-          " neither is used up before the other's first use; give one "
-          "another slot");
+      return invalidArgument("plan: " + at("tensors", std::min<size_t>(a, b)) +
+                             " '" + plan.tensors[std::min<size_t>(a, b)].name +
+                             "' and " + at("tensors", std::max<size_t>(a, b)) +
+                             " '" + plan.tensors[std::max<size_t>(a, b)].name +
+                             "' share slot " + num(plan.tensors[b].slot) +
+                             ", but in " + where +
+                             " the lifetime of neither ends before the other "
+                             "begins; give one of them another slot");
     a = static_cast<int64_t>(b);
   }
   return Status::ok();

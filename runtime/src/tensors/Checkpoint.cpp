@@ -7,6 +7,7 @@
 
 #include "moert/Checkpoint.h"
 #include "../support/Text.h"
+#include "moert/Device.h"
 #include "moert/Gguf.h"
 
 #include "../support/MappedFile.h"
@@ -62,13 +63,75 @@ static Result<std::vector<std::string>> listFolder(const std::string &path) {
   return names;
 }
 
+/// The files of a GGUF model that llama.cpp has split: those of
+/// `name-00002-of-00003.gguf` for one of them, the first one first. Just the
+/// path for any other name.
+static std::vector<std::string> listSplitFiles(const std::string &path) {
+  // "-00002-of-00003.gguf"
+  constexpr size_t digits = 5, length = 20;
+  const std::string middle = "-of-";
+  if (path.size() <= length || !endsWith(path, kGgufSuffix))
+    return {path};
+  std::string tail = path.substr(path.size() - length);
+  std::string index = tail.substr(1, digits);
+  std::string count = tail.substr(1 + digits + middle.size(), digits);
+  auto isNumber = [](const std::string &text) {
+    return text.find_first_not_of("0123456789") == std::string::npos;
+  };
+  if (tail[0] != '-' || tail.substr(1 + digits, middle.size()) != middle ||
+      !isNumber(index) || !isNumber(count) || index > count ||
+      index == std::string(digits, '0'))
+    return {path};
+  std::vector<std::string> files;
+  for (int i = 1; i <= std::stoi(count); ++i) {
+    std::string number = std::to_string(i);
+    number.insert(0, digits - number.size(), '0');
+    files.push_back(path.substr(0, path.size() - length) + "-" + number +
+                    middle + count + kGgufSuffix);
+  }
+  return files;
+}
+
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
   Checkpoint checkpoint;
   checkpoint.openedPath = path;
-  Status status =
-      isFolder(path) ? checkpoint.openFolder() : checkpoint.openFile(path);
-  if (!status)
-    return status;
+  if (isFolder(path)) {
+    if (Status status = checkpoint.openFolder(); !status)
+      return status;
+    return checkpoint;
+  }
+  for (const std::string &file : listSplitFiles(path)) {
+    if (file != path && !exists(file))
+      return notFound(file +
+                      ": is missing; it has tensors of the model that '" +
+                      path + "' is a part of");
+    if (Status status = checkpoint.openFile(file); !status)
+      return status;
+  }
+  if (const auto *metadata = checkpoint.ggufMetadata()) {
+    auto count = metadata->find("split.count");
+    if (count != metadata->end() && count->second != "0" &&
+        count->second != std::to_string(checkpoint.shards.size()))
+      return invalidArgument(
+          path + ": 'split.count' is " + count->second +
+          ": the model is in so many files; name them as llama.cpp does "
+          "(model-00001-of-00003.gguf), or merge them with 'llama-gguf-split "
+          "--merge'");
+  }
+  return checkpoint;
+}
+
+Result<Checkpoint>
+Checkpoint::fromTensors(std::vector<SafetensorsEntry> tensors,
+                        const std::string &name) {
+  Checkpoint checkpoint;
+  checkpoint.openedPath = name;
+  for (const SafetensorsEntry &tensor : tensors)
+    if (!checkpoint.fileNumbers.emplace(tensor.name, 0).second)
+      return invalidArgument(name + ": tensor '" + printable(tensor.name) +
+                             "' is given twice");
+  checkpoint.shards.push_back(
+      {name, SafetensorsFile::fromEntries(std::move(tensors), {})});
   return checkpoint;
 }
 
@@ -147,7 +210,7 @@ Status Checkpoint::openFolder() {
   if (endsWith(other, kGgufSuffix))
     return notFound(openedPath + ": holds no safetensors; to read '" + other +
                     "', give the file's own path");
-  return notFound(openedPath + ": holds no weights that are read, which are " +
+  return notFound(openedPath + ": holds no weights in a supported format: " +
                   kIndexName + " and its files, or *" + kSuffix +
                   (other.empty() ? ""
                                  : "; convert '" + other +
@@ -168,6 +231,27 @@ Status Checkpoint::load(size_t number) {
 }
 
 Result<const SafetensorsEntry *> Checkpoint::find(const std::string &name) {
+  Result<const SafetensorsEntry *> located = locate(name);
+  if (!located || !(*located)->device)
+    return located;
+  auto [known, isNew] = fetched.try_emplace(name);
+  Fetched &copy = known->second;
+  if (isNew) {
+    copy.bytes.reset(new uint8_t[(*located)->bytes]);
+    Status status = (*located)->device->copyOut(
+        copy.bytes.get(), (*located)->data, (*located)->bytes);
+    if (!status) {
+      fetched.erase(known);
+      return status.withContext("tensor '" + printable(name) + "'");
+    }
+    copy.entry = **located;
+    copy.entry.data = copy.bytes.get();
+    copy.entry.device = nullptr;
+  }
+  return &copy.entry;
+}
+
+Result<const SafetensorsEntry *> Checkpoint::locate(const std::string &name) {
   auto known = fileNumbers.find(name);
   if (known == fileNumbers.end())
     return notFound(openedPath + ": no tensor '" + printable(name) + "'");
@@ -178,7 +262,7 @@ Result<const SafetensorsEntry *> Checkpoint::find(const std::string &name) {
   if (!entry)
     return notFound(file.path + ": no tensor '" + printable(name) +
                     "', though " + indexPath +
-                    " says so; one of the two is of another model");
+                    " lists it there; one of the two belongs to another model");
   return entry;
 }
 

@@ -57,8 +57,8 @@ public:
     if (!staysInside(file))
       return fail("weight_map: tensor '" + printable(key) + "': '" +
                   printable(file) +
-                  "' is no file of this folder; names without '..' and without "
-                  "'/' in front are accepted");
+                  "' is not a file of this folder; names without '..' and "
+                  "without a leading '/' are accepted");
     if (!index.emplace(key, std::move(file)).second)
       return fail("weight_map: tensor '" + printable(key) + "' occurs twice");
     return true;
@@ -166,8 +166,8 @@ Result<CheckpointIndex> parseCheckpointIndex(const char *text, size_t bytes) {
   if (isCut)
     return fail("not JSON: a zero byte");
   if (!handler.hasMap)
-    return invalidArgument("'weight_map' is missing, which says for each "
-                           "tensor the file that holds it");
+    return invalidArgument(
+        "'weight_map' is missing, which maps each tensor to its file");
   return std::move(handler.index);
 }
 

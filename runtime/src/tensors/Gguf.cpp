@@ -127,13 +127,14 @@ private:
   Status readValue(const std::string &key, ValueType type);
   Status readArray(const std::string &key);
   Status readTensor(uint64_t number);
-  Status place();
+  Status setOffsets();
 
   /// `what` names the item being read.
   Status failTruncated(const std::string &what, uint64_t needed) const {
-    return invalidArgument(
-        what + " needs " + std::to_string(needed) + " bytes and the file has " +
-        std::to_string(bytes - at) + " left; it is truncated, or no GGUF file");
+    return invalidArgument(what + " needs " + std::to_string(needed) +
+                           " bytes and the file has " +
+                           std::to_string(bytes - at) +
+                           " left; it is truncated, or not a GGUF file");
   }
   template <typename T>
   Status read(const std::string &what, T &value) {
@@ -224,7 +225,7 @@ std::string show(ValueType type, const uint8_t *data) {
 Status Reader::readAll() {
   constexpr char magic[] = {'G', 'G', 'U', 'F'};
   if (bytes < sizeof(magic) || std::memcmp(data, magic, sizeof(magic)) != 0)
-    return invalidArgument("does not begin with 'GGUF'; it is no such file");
+    return invalidArgument("does not begin with 'GGUF'; it is not a GGUF file");
   at = sizeof(magic);
   uint32_t version;
   if (Status status = read("the version", version); !status)
@@ -242,7 +243,7 @@ Status Reader::readAll() {
   for (uint64_t i = 0; i < numTensors; ++i)
     if (Status status = readTensor(i); !status)
       return status;
-  return place();
+  return setOffsets();
 }
 
 Status Reader::readMetadata() {
@@ -266,11 +267,6 @@ Status Reader::readMetadata() {
       return invalidArgument("'general.alignment' is " + it->second +
                              "; a multiple of 8 is accepted");
   }
-  auto split = metadata.find("split.count");
-  if (split != metadata.end() && split->second != "0" && split->second != "1")
-    return invalidArgument("'split.count' is " + split->second +
-                           ": the model is in several files, of which one is "
-                           "read; merge them with 'llama-gguf-split --merge'");
   return Status::ok();
 }
 
@@ -296,7 +292,7 @@ Status Reader::readArray(const std::string &key) {
   std::string what = "the array of key '" + printable(key) + "'";
   if (type == ValueType::Array)
     return invalidArgument("key '" + printable(key) +
-                           "' is an array of arrays, which is not read");
+                           "' is an array of arrays, which is not supported");
   uint64_t count;
   if (Status status = read("the length of " + what, count); !status)
     return status;
@@ -341,10 +337,9 @@ Status Reader::readTensor(uint64_t number) {
     if (Status status = read("the shape of " + tensor, size); !status)
       return status;
     if (size == 0 || size > limit || elements > limit / size)
-      return invalidArgument(tensor + " has a dimension of " +
-                             std::to_string(size) +
-                             "; sizes from 1 on are accepted whose product is "
-                             "at most 2^48");
+      return invalidArgument(
+          tensor + " has a dimension of " + std::to_string(size) +
+          "; sizes of at least 1 with a product of at most 2^48 are accepted");
     elements *= size;
     entry.shape.insert(entry.shape.begin(), int64_t(size));
   }
@@ -357,7 +352,7 @@ Status Reader::readTensor(uint64_t number) {
   if (type == std::end(kTypes))
     return invalidArgument(tensor + " is of type " +
                            std::to_string(typeNumber) +
-                           ", which is none of ggml's that are known");
+                           ", which is not a known type of ggml");
   entry.dtype = type->dtype.value_or(DType::U8);
   entry.bytes =
       size_t(elements * uint64_t(type->bytes) / uint64_t(type->elements));
@@ -365,7 +360,7 @@ Status Reader::readTensor(uint64_t number) {
     if (entry.shape.empty() || entry.shape.back() % type->elements)
       return invalidArgument(tensor + " of " + type->name + " has rows of " +
                              listText(entry.shape) +
-                             ", which are no multiples of its blocks of " +
+                             ", which are not multiples of its blocks of " +
                              std::to_string(type->elements));
     entry.blockType = type->name;
     entry.shape.back() = entry.shape.back() / type->elements * type->bytes;
@@ -379,7 +374,7 @@ Status Reader::readTensor(uint64_t number) {
 }
 
 /// Sets the entries' data, which follow the padded header.
-Status Reader::place() {
+Status Reader::setOffsets() {
   uint64_t begin = (at + alignment - 1) / alignment * alignment;
   uint64_t size = begin < bytes ? bytes - begin : 0;
   std::set<std::string> names;
@@ -393,7 +388,7 @@ Status Reader::place() {
     if (offsets[i] % alignment)
       return invalidArgument(
           tensor + " begins at " + std::to_string(offsets[i]) +
-          ", which is no multiple of " + std::to_string(alignment) +
+          ", which is not a multiple of " + std::to_string(alignment) +
           " ('general.alignment')");
     if (offsets[i] > size || entry.bytes > size - offsets[i])
       return invalidArgument(tensor + " has " + std::to_string(entry.bytes) +

@@ -22,6 +22,11 @@ static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 /// Begin of the file that Git leaves if Git LFS has not fetched the contents.
 static constexpr char kPointer[] = "version https://git-lfs";
 
+/// Containers of experts that engines make of a model's GGUF file, for reading
+/// one expert at a time. They lack routers and the meaning of blocks.
+static constexpr const char *kExpertPacks[] = {"SGLANG-EXPERTPACK",
+                                               "GGMLMOEPACK"};
+
 Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
                                                     size_t bytes,
                                                     const std::string &name) {
@@ -37,13 +42,18 @@ Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
       memcmp(start, kPointer, sizeof(kPointer) - 1) == 0)
     return fail("is a pointer of Git LFS, not the file itself; fetch it with "
                 "'git lfs pull'");
+  for (const char *name : kExpertPacks)
+    if (bytes >= strlen(name) && memcmp(start, name, strlen(name)) == 0)
+      return fail(std::string("is a container of experts (") + name +
+                  "), which an engine has made of a model's file; give that "
+                  "file, GGUF or safetensors");
   uint64_t headerBytes = 0;
   for (int i = 7; i >= 0; --i)
     headerBytes = headerBytes << 8 | start[i];
   if (headerBytes > kMaxHeaderBytes)
     return fail("header length " + std::to_string(headerBytes) +
                 " exceeds the format's " + std::to_string(kMaxHeaderBytes) +
-                "; this is no safetensors file");
+                "; this is not a safetensors file");
   if (headerBytes > bytes - 8)
     return fail("header length " + std::to_string(headerBytes) +
                 " exceeds the " + std::to_string(bytes - 8) +

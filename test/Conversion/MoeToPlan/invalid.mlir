@@ -5,7 +5,7 @@ func.func @layer(%x: tensor<?x8xf32> {moe.name = "hidden_states", moe.role = "in
     %wt: tensor<?x1xf32> {moe.name = "topk_weights", moe.role = "input"},
     %w13: tensor<2x4x8xf32> {moe.name = "experts.w13", moe.role = "weight"},
     %w2: tensor<2x8x4xf32> {moe.name = "experts.w2", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
-  // expected-error @below {{'moe.layer' op cannot become a plan as a whole; run moe-decompose first}}
+  // expected-error @below {{'moe.layer' op cannot be converted to a plan as a whole; run moe-decompose first}}
   %0 = moe.layer %x : tensor<?x8xf32> ids(%ids : tensor<?x1xi32>) weights(%wt : tensor<?x1xf32>)
       experts(%w13, %w2 : tensor<2x4x8xf32>, tensor<2x8x4xf32>)
       activation {
@@ -20,7 +20,7 @@ func.func @layer(%x: tensor<?x8xf32> {moe.name = "hidden_states", moe.role = "in
 func.func @other_op(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
     %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
-  // expected-error @below {{'arith.negf' op cannot become a kernel; a layer's function holds moe.route}}
+  // expected-error @below {{'arith.negf' op cannot be converted to a kernel; a layer's function holds only moe.route}}
   %1 = arith.negf %0 : tensor<?x8xf32>
   return %1 : tensor<?x8xf32>
 }
@@ -44,7 +44,7 @@ func.func @no_role(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
 
 // -----
 
-// expected-error @below {{argument 1 is the second one with moe.name = "x"; give each tensor its own name}}
+// expected-error @below {{argument 1 is the second argument with moe.name = "x"; give each tensor its own name}}
 func.func @same_name(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
     %w: tensor<8x8xf32> {moe.name = "x", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
@@ -53,7 +53,7 @@ func.func @same_name(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
 
 // -----
 
-// expected-error @below {{argument 2 has a type other than a ranked tensor with at most the first dimension dynamic}}
+// expected-error @below {{argument 2 must be a ranked tensor with at most its first dimension dynamic}}
 func.func @scalar(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
     %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"},
     %s: f32 {moe.name = "s", moe.role = "input"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
@@ -84,7 +84,7 @@ func.func @unnamed_result(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input
 
 // -----
 
-// expected-error @below {{result 1 returns the same value as an earlier one; return each once}}
+// expected-error @below {{result 1 returns the same value as an earlier result; return each value once}}
 func.func @twice(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
     %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"})
     -> (tensor<?x8xf32> {moe.name = "output"}, tensor<?x8xf32> {moe.name = "again"}) {
@@ -94,7 +94,7 @@ func.func @twice(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
 
 // -----
 
-// expected-error @below {{result 0 is not computed here; return results of moe ops}}
+// expected-error @below {{result 0 is not the result of a moe op; return results of moe ops}}
 func.func @identity(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
     %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
@@ -103,7 +103,7 @@ func.func @identity(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
 
 // -----
 
-// expected-error @below {{result 0 has the name "w" of another tensor; give each its own name}}
+// expected-error @below {{result 0 has the name "w" of another tensor; give each tensor its own name}}
 func.func @result_name(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
     %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "w"}) {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
@@ -131,7 +131,7 @@ func.func @no_tokens(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
 
 // -----
 
-// expected-error @below {{argument 0 ('x') has moe.strided, which is for weights of rank 2 or more; remove it}}
+// expected-error @below {{argument 0 ('x') has moe.strided, which only weights of rank 2 or more may have; remove it}}
 func.func @strided_input(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input", moe.strided},
     %w: tensor<8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>

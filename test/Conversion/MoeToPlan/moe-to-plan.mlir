@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --split-input-file --convert-moe-to-plan | FileCheck %s
 
-// A router in front, one kernel for route and permute, the shared expert on a
-// stream of its own that starts at once and is joined before the sum.
+// A router, one kernel for route and permute, and the shared expert on a separate stream that starts at once and is
+// joined before the sum.
 // CHECK-NOT: func.func
 // CHECK: plan.program @layer max_tokens 64 {
 // CHECK-DAG: %[[X:.*]] = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x32xbf16>
@@ -89,8 +89,8 @@ func.func @layer(
 
 // -----
 
-// Entry with ids: permute is a kernel of its own, and nothing forks. Without a
-// bound of its own a program takes the default. Ops without names get names.
+// Entry with ids: permute is a separate kernel, and nothing forks. A program without a token limit takes the default.
+// Ops without names get names.
 // CHECK: plan.program @ids max_tokens 16384 {
 // CHECK: plan.buffer "permute" : memref<3xi32>
 // CHECK: plan.buffer "permute_1" rows <"tokens"> : memref<?x3xi32>
@@ -119,9 +119,8 @@ func.func @ids(
 
 // -----
 
-// With a latent path the shared expert is an elementwise operand of the last
-// product. What others read too (here latent_in, by the experts) stays on the
-// main stream, and the fork comes behind it.
+// With a latent path the shared expert is an elementwise operand of the last gemm. Values with other readers too (here
+// latent_in, read by the experts) stay on the main stream, and the fork comes behind them.
 // CHECK: plan.program @late_fork
 // CHECK: plan.variant
 // CHECK-NEXT: plan.launch @latent_in ins
@@ -175,7 +174,7 @@ func.func @output(
 
 // -----
 
-// An addend that nothing else could run beside stays in its place.
+// An addend without concurrent work stays on the main stream.
 // CHECK: plan.program @routed_addend
 // CHECK-NOT: stream 1
 // CHECK: plan.kernel

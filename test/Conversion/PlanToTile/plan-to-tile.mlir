@@ -31,7 +31,7 @@ plan.program @layer max_tokens 16 {
 // CHECK-NEXT: } weight {
 // CHECK: tile.yield
 // CHECK-NEXT: } {moe.name = ["topk_ids", "topk_weights"]}
-// CHECK-NEXT: tile.rank tokens(%[[T]]) ids(%[[IDS]], %[[WT]] : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%[[N]] : memref<1xi32>) outs(%[[OFF]], %[[POS]], %[[SRC]], %[[RW]] : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {local_experts = array<i64: 0, 2, 3>, num_experts = 4 : i64}
+// CHECK-NEXT: tile.sort_by_expert tokens(%[[T]]) ids(%[[IDS]], %[[WT]] : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%[[N]] : memref<1xi32>) outs(%[[OFF]], %[[POS]], %[[SRC]], %[[RW]] : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {local_experts = array<i64: 0, 2, 3>, num_experts = 4 : i64}
 // CHECK-NEXT: tile.return
 plan.kernel @route(%l: tensor<?x4xf32>, %n: tensor<1xi32>, %i: tensor<?xi32>, %t: tensor<9x2xi32>)
     -> (tensor<?x2xi32>, tensor<?x2xf32>, tensor<4xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>) {
@@ -58,11 +58,11 @@ plan.kernel @selection_inputs(%l: tensor<?x4xf32>, %sb: tensor<4xf32>, %es: tens
 // The results stand in the order of plan.return, whatever that of the ops.
 // CHECK-LABEL: tile.kernel @experts(
 // CHECK-SAME: %[[X:.*]]: memref<?x8xbf16>, %[[W13:.*]]: memref<2x12x8xbf16>, %[[W2:.*]]: memref<2x8x6xbf16>, %[[OFF:.*]]: memref<3xi32>, %[[SRC:.*]]: memref<?xi32>, %[[RW:.*]]: memref<?x1xf32>, %[[B13:.*]]: memref<2x12xbf16>, %[[Y:.*]]: memref<?x8xbf16>, %[[H:.*]]: memref<?x6xbf16>, %[[T:.*]]: i64) {
-// CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[X]], %[[W13]] : memref<?x8xbf16>, memref<2x12x8xbf16>) offsets(%[[OFF]] : memref<3xi32>) source(%[[SRC]] : memref<?xi32>) columns(%[[B13]] : memref<2x12xbf16>) outs(%[[H]] : memref<?x6xbf16>) epilogue {
+// CHECK-NEXT: tile.gemm tokens(%[[T]]) ins(%[[X]], %[[W13]] : memref<?x8xbf16>, memref<2x12x8xbf16>) offsets(%[[OFF]] : memref<3xi32>) source(%[[SRC]] : memref<?xi32>) columns(%[[B13]] : memref<2x12xbf16>) outs(%[[H]] : memref<?x6xbf16>) epilogue {
 // CHECK-NEXT: ^bb0(%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32):
 // CHECK: tile.yield
 // CHECK-NEXT: } {layout = #moe.weight_layout<order = up_gate>}
-// CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[H]], %[[W2]] : memref<?x6xbf16>, memref<2x8x6xbf16>) offsets(%[[OFF]] : memref<3xi32>) rows(%[[RW]] : memref<?x1xf32>) outs(%[[Y]] : memref<?x8xbf16>) epilogue {
+// CHECK-NEXT: tile.gemm tokens(%[[T]]) ins(%[[H]], %[[W2]] : memref<?x6xbf16>, memref<2x8x6xbf16>) offsets(%[[OFF]] : memref<3xi32>) rows(%[[RW]] : memref<?x1xf32>) outs(%[[Y]] : memref<?x8xbf16>) epilogue {
 plan.kernel @experts(%x: tensor<?x8xbf16>, %w13: tensor<2x12x8xbf16>, %w2: tensor<2x8x6xbf16>, %off: tensor<3xi32>,
     %src: tensor<?xi32>, %rw: tensor<?x1xf32>, %b13: tensor<2x12xbf16>) -> (tensor<?x8xbf16>, tensor<?x6xbf16>) {
   %h = moe.grouped_matmul %x, %w13 : tensor<?x8xbf16>, tensor<2x12x8xbf16> offsets(%off : tensor<3xi32>) source(%src : tensor<?xi32>) columns(%b13 : tensor<2x12xbf16>) epilogue {
@@ -79,7 +79,7 @@ plan.kernel @experts(%x: tensor<?x8xbf16>, %w13: tensor<2x12x8xbf16>, %w2: tenso
 }
 
 // CHECK-LABEL: tile.kernel @dense(
-// CHECK: tile.contract {{.*}} num_valid_tokens(%{{.*}} : memref<1xi32>) elementwise(%{{.*}} : memref<?x4xf16>) outs
+// CHECK: tile.gemm {{.*}} num_valid_tokens(%{{.*}} : memref<1xi32>) elementwise(%{{.*}} : memref<?x4xf16>) outs
 plan.kernel @dense(%x: tensor<?x8xf16>, %w: tensor<4x8xf16>, %e: tensor<?x4xf16>, %n: tensor<1xi32>) -> tensor<?x4xf16> {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf16>, tensor<4x8xf16> num_valid_tokens(%n : tensor<1xi32>) elementwise(%e : tensor<?x4xf16>) epilogue {
   ^bb0(%a: f32, %b: f32):
@@ -111,13 +111,13 @@ plan.kernel @sum(%y: tensor<?x8xf32>, %pos: tensor<?x2xi32>, %x: tensor<?x8xf32>
 // Weights that may have gaps between their rows.
 // CHECK-LABEL: tile.kernel @strided(
 // CHECK-SAME: %{{.*}}: memref<?x8xf32>, %[[W:.*]]: memref<8x8xf32, strided<[?, 1]>>, %{{.*}}: memref<?x8xf32>, %{{.*}}: i64)
-// CHECK: tile.contract {{.*}} ins(%{{.*}}, %[[W]] : memref<?x8xf32>, memref<8x8xf32, strided<[?, 1]>>)
+// CHECK: tile.gemm {{.*}} ins(%{{.*}}, %[[W]] : memref<?x8xf32>, memref<8x8xf32, strided<[?, 1]>>)
 plan.kernel @strided(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.strided}) -> tensor<?x8xf32> {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   plan.return %0 : tensor<?x8xf32>
 }
 
-// A scale that all rows share, found in a kernel of its own; products keep their way.
+// A scale that all rows share, computed in a separate kernel; gemms keep `way`.
 // CHECK-LABEL: tile.kernel @hidden_scale(
 // CHECK: tile.tensor_scale <{{.*}}dynamic = true> tokens(%{{.*}}) ins(%{{.*}} : memref<?x8xf16>) num_valid_tokens(%{{.*}} : memref<1xi32>) outs(%{{.*}} : memref<1xf32>)
 plan.kernel @hidden_scale(%x: tensor<?x8xf16>, %n: tensor<1xi32>) -> tensor<1xf32> {
@@ -133,10 +133,10 @@ plan.kernel @hidden_quantized(%x: tensor<?x8xf16>, %s: tensor<1xf32>) -> tensor<
 }
 
 // CHECK-LABEL: tile.kernel @quantized_product(
-// CHECK: tile.contract {{.*}} input_scale(%{{.*}} : memref<1xf32>) {{.*}}way = #moe.way<decode>
+// CHECK: tile.gemm {{.*}} input_scale(%{{.*}} : memref<1xf32>) {{.*}}strategy = #moe.strategy<dequantize>
 plan.kernel @quantized_product(%x: tensor<?x8xf8E4M3FN>, %w: tensor<4x8xf8E4M3FN>, %s: tensor<1xf32>, %ws: tensor<4x1xf32>) -> tensor<?x4xf16> {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf8E4M3FN>, tensor<4x8xf8E4M3FN> input_scale(%s : tensor<1xf32>) weight_scale(%ws : tensor<4x1xf32>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
-       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, way = #moe.way<decode>} -> tensor<?x4xf16>
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, strategy = #moe.strategy<dequantize>} -> tensor<?x4xf16>
   plan.return %0 : tensor<?x4xf16>
 }

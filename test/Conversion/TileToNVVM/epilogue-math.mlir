@@ -1,6 +1,6 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --convert-tile-to-nvvm | FileCheck %s
 
-// What is rounded to 16 bits may come from the machine's approximations.
+// Results rounded to 16 bits may use the GPU's approximate instructions.
 // CHECK-LABEL: func.func @rounded
 // CHECK: %[[X:.*]] = arith.mulf {{.*}} : vector<[[N:[0-9]+]]xf32>
 // CHECK: %[[XS:.*]]:[[N]] = vector.to_elements %[[X]]
@@ -16,7 +16,7 @@
 // CHECK: return
 tile.kernel @rounded(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x64xbf16>,
     %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
       outs(%y : memref<?x64xbf16>) epilogue {
   ^bb0(%gate: f32, %up: f32):
     %one = arith.constant 1.0 : f32
@@ -30,7 +30,7 @@ tile.kernel @rounded(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<
   tile.return
 }
 
-// tanh takes both, and a quotient by a constant is one product.
+// tanh uses both, and division by a constant is one multiplication.
 // CHECK-LABEL: func.func @tanh
 // CHECK: %[[TENTH:.*]] = arith.constant dense<1.000000e-01> : vector<
 // CHECK: arith.mulf %{{.*}}, %[[TENTH]]
@@ -39,7 +39,7 @@ tile.kernel @rounded(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<
 // CHECK-NOT: arith.divf
 // CHECK: return
 tile.kernel @tanh(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<64x64xbf16>)
       outs(%y : memref<?x64xbf16>) epilogue {
   ^bb0(%v: f32):
     %ten = arith.constant 10.0 : f32
@@ -50,7 +50,7 @@ tile.kernel @tanh(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64
   tile.return
 }
 
-// What stays f32 is exact.
+// Results in f32 are exact.
 // CHECK-LABEL: func.func @exact
 // CHECK-NOT: approx
 // CHECK-NOT: fastmath
@@ -58,7 +58,7 @@ tile.kernel @tanh(%x: memref<?x64xbf16>, %w: memref<64x64xbf16>, %y: memref<?x64
 // CHECK-NOT: approx
 // CHECK: return
 tile.kernel @exact(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
       outs(%y : memref<?x64xf32>) epilogue {
   ^bb0(%v: f32):
     %two = arith.constant 2.0 : f32
@@ -69,7 +69,7 @@ tile.kernel @exact(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64x
   tile.return
 }
 
-// But for reciprocals, which have no branch: the machine's, and what it is off by.
+// Except reciprocals, which avoid a branch: the approximate instruction and its correction.
 // CHECK-LABEL: func.func @reciprocal
 // CHECK-NOT: arith.divf
 // CHECK: %[[SCALED:.*]] = arith.mulf %[[X:.*]], %[[SCALE:.*]] : vector
@@ -83,7 +83,7 @@ tile.kernel @exact(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64x
 // CHECK-NOT: arith.divf
 // CHECK: return
 tile.kernel @reciprocal(%x: memref<?x64xf32>, %w: memref<64x64xf32>, %y: memref<?x64xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xf32>, memref<64x64xf32>)
       outs(%y : memref<?x64xf32>) epilogue {
   ^bb0(%v: f32):
     %one = arith.constant 1.0 : f32

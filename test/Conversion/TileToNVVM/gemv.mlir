@@ -1,28 +1,27 @@
-// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=2 tile_columns=1 threads=64"' --convert-tile-to-nvvm --cse | FileCheck %s
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=3"' 2>&1 | FileCheck %s --check-prefix=ROWS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=8 tile_columns=8"' 2>&1 | FileCheck %s --check-prefix=SUMS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv threads=1024"' 2>&1 | FileCheck %s --check-prefix=LANES
+// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=2 block_n=1 threads=64"' --convert-tile-to-nvvm --cse | FileCheck %s
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=3"' 2>&1 | FileCheck %s --check-prefix=ROWS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=8 block_n=8"' 2>&1 | FileCheck %s --check-prefix=SUMS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv threads=1024"' 2>&1 | FileCheck %s --check-prefix=LANES
 
-// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=16 tile_columns=8 step=32 threads=96"' --convert-tile-to-nvvm --cse | FileCheck %s --check-prefix=TENSOR
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=8 tile_columns=8 step=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-ROWS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=16 tile_columns=4 step=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-COLUMNS
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=16 tile_columns=8 step=64"' 2>&1 | FileCheck %s --check-prefix=STEP
-// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:sm80.gemv tile_rows=32 tile_columns=64 step=32 threads=256"' 2>&1 | FileCheck %s --check-prefix=MEMORY
+// RUN: moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=16 block_n=8 block_k=32 threads=96"' --convert-tile-to-nvvm --cse | FileCheck %s --check-prefix=TENSOR
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=8 block_n=8 block_k=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-ROWS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=16 block_n=4 block_k=32"' 2>&1 | FileCheck %s --check-prefix=TENSOR-COLUMNS
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=16 block_n=8 block_k=64"' 2>&1 | FileCheck %s --check-prefix=STEP
+// RUN: not moe-opt %s --split-input-file --tile-assign-config='target=sm_80 configs="router:gpu.gemv block_m=32 block_n=64 block_k=32 threads=256"' 2>&1 | FileCheck %s --check-prefix=MEMORY
 
-// TENSOR-ROWS: cannot run as {{.*}}: tile_rows = 8; give 16 or 32 with step = 32
-// TENSOR-COLUMNS: cannot run as {{.*}}: tile_columns = 4; give 8, 16, 32 or 64 with step = 32
-// STEP: cannot run as {{.*}}: step = 64; give 32 for tensor cores, or 0
-// MEMORY: cannot run as {{.*}}: tile_rows = 32, tile_columns = 64, threads = 256 needs 73728 bytes of shared memory; there are 49152
-// ROWS: cannot run as {{.*}}: tile_rows = 3; give a power of two up to 32
-// SUMS: cannot run as {{.*}}: tile_rows = 8, tile_columns = 8 needs 64 sums per thread; give at most 32
+// TENSOR-ROWS: cannot run as {{.*}}: block_m = 8; give 16 or 32 with block_k = 32
+// TENSOR-COLUMNS: cannot run as {{.*}}: block_n = 4; give 8, 16, 32 or 64 with block_k = 32
+// STEP: cannot run as {{.*}}: block_k = 64; give 32 for tensor cores, or 0
+// MEMORY: cannot run as {{.*}}: block_m = 32, block_n = 64, threads = 256 needs 73728 bytes of shared memory; there are 49152
+// ROWS: cannot run as {{.*}}: block_m = 3; give a power of two up to 32
+// SUMS: cannot run as {{.*}}: block_m = 8, block_n = 8 needs 64 sums per thread; give at most 32
 // LANES: cannot run as {{.*}}: threads = 1024; give a multiple of 32 up to 512
 
-// 80 pieces of 16 bytes for 64 threads: one each, and then 16 threads have one
-// more. Two sums per warp, of two rows.
+// 80 chunks of 16 bytes for 64 threads: one each, then 16 threads have one more. Two sums per warp, for two rows.
 // CHECK: memref.global "private" @router_0 : memref<4xf32, 3 : i32>
 // CHECK-LABEL: func.func @router
 // CHECK-SAME: moec.block = 64
-// A single row, whose sum all lanes add up.
+// A single row: all lanes add up its sum.
 // CHECK: arith.cmpi eq
 // CHECK: scf.if
 // CHECK: vector.load %arg1{{.*}} {alignment = 16 : i64} : memref<24x640xbf16>, vector<8xbf16>
@@ -55,13 +54,13 @@
 // CHECK: scf.if
 // CHECK: memref.store
 // CHECK: nvvm.barrier0
-// 20 steps for three warps: six each in turns of five, and one more for two of
-// them. A step is two pieces of rows and one of weights.
+// 20 k tiles for three warps: six each, five at a time, and one more for two of them. A k tile is two chunks of rows
+// and one of weights.
 // TENSOR: memref.global "private" @router_0 : memref<768xf32, 3 : i32>
 // TENSOR-LABEL: func.func @router
 // TENSOR-SAME: moec.block = 96
 // TENSOR-COUNT-15: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
-// The next ones are asked for before these are multiplied.
+// The next ones are loaded before these are multiplied.
 // TENSOR: scf.for
 // TENSOR-COUNT-15: llvm.load {{.*}} -> vector<4xi32>
 // TENSOR-COUNT-10: nvvm.mma.sync
@@ -81,7 +80,7 @@
 // TENSOR: memref.store {{.*}} : memref<?x24xf32>
 tile.kernel @router(%x: memref<?x640xbf16>, %w: memref<24x640xbf16>, %b: memref<24xf32>,
     %y: memref<?x24xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x640xbf16>, memref<24x640xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x640xbf16>, memref<24x640xbf16>)
       columns(%b : memref<24xf32>) outs(%y : memref<?x24xf32>) epilogue {
     ^bb0(%sum: f32, %bias: f32):
       %0 = arith.addf %sum, %bias : f32

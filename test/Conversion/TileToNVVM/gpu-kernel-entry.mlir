@@ -1,8 +1,7 @@
 // RUN: moe-opt %s --gpu-kernel-entry --split-input-file --verify-diagnostics | FileCheck %s
 // RUN: moe-opt %s --gpu-kernel-entry=target=sm_90a --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=SM90
 
-// Kernels of sm_90 and later wait for the launch before them. What they were
-// passed may be new after that.
+// Kernels of sm_90 and later wait for the previous launch. Memory behind their arguments may have changed after that.
 // CHECK-NOT: griddepcontrol
 // SM90-LABEL: llvm.func @kernel
 // SM90-SAME: (%[[X:[a-z0-9]+]]: !llvm.ptr<1> {llvm.noalias}, %[[T:[a-z0-9]+]]: i64)
@@ -27,7 +26,7 @@ func.func @kernel(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.bl
   return
 }
 
-// What threads of a CTA have written before the barrier between two phases is read anew.
+// After the barrier between two phases, memory that threads of the CTA have written is read again.
 // CHECK-LABEL: llvm.func @phases
 // CHECK: nvvm.barrier0{{$}}
 // CHECK-NEXT: llvm.inline_asm has_side_effects "", "l,~{memory}"
@@ -53,7 +52,7 @@ func.func @gaps(%x: memref<2x4x8xf32, strided<[?, ?, 1]>>, %t: i64) attributes {
   return
 }
 
-// A kernel may begin with few registers; else it has what there is for one CTA.
+// A kernel may start with reduced registers; else it has the registers of a single CTA per multiprocessor.
 // CHECK-LABEL: llvm.func @few_registers
 // CHECK-NOT: nvvm.minctasm
 // CHECK-SAME: nvvm.maxnreg = 80 : i32
@@ -74,7 +73,7 @@ func.func @maps(%x: memref<?x8xf32>, %t: i64, %m: !llvm.ptr) attributes {moec.ke
   return
 }
 
-// Emission may say where.
+// Emission may place the wait.
 // SM90-LABEL: llvm.func @waits
 // SM90: nvvm.griddepcontrol launch_dependents
 // SM90-NOT: nvvm.griddepcontrol wait
@@ -89,7 +88,7 @@ func.func @waits(%x: memref<?x8xf32>, %y: memref<4xf32>, %t: i64) attributes {mo
   return
 }
 
-// What touches nothing of theirs waits at its end.
+// An independent kernel waits for earlier launches at its end.
 // SM90-LABEL: llvm.func @independent
 // SM90: nvvm.griddepcontrol launch_dependents
 // SM90-NOT: nvvm.griddepcontrol wait
@@ -113,7 +112,7 @@ func.func @other() {
 
 func.func @dim(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.block = 32 : i64} {
   %c0 = arith.constant 0 : index
-  // expected-error@+1 {{asks for an extent that a kernel does not know; derive it from the token count}}
+  // expected-error@+1 {{reads an extent that a kernel does not have; derive it from the token count}}
   %d = memref.dim %x, %c0 : memref<?x8xf32>
   return
 }

@@ -1,9 +1,8 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 --convert-tile-to-nvvm --cse | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s --check-prefix=SM90
 
-// A warp routes a token. Keys of the row are in registers; scores are asked for
-// together. The order of scores is that of the softmax, so that its sum is all
-// that is needed of the row.
+// A warp routes a token. Keys of the row are in registers; scores are loaded together. Scores have the order of the
+// softmax, so only its sum is needed of the whole row.
 // CHECK: memref.global "private" @top_k_0 : memref<512xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
 // CHECK: memref.global "private" @top_k_1 : memref<512xi8, 3 : i32> = uninitialized {alignment = 16 : i64}
 // CHECK-LABEL: func.func @top_k
@@ -15,24 +14,24 @@
 // CHECK: nvvm.redux.sync max
 // CHECK-NOT: arith.divf
 // CHECK-COUNT-5: nvvm.shfl.sync bfly
-// A key that eight are not below.
+// A key such that eight keys are not below it.
 // CHECK: scf.for {{.*}} -> (i32, i32)
 // CHECK: nvvm.redux.sync max
-// What is not below it goes to the table, in order.
+// Keys not below it go to the table, in order.
 // CHECK: nvvm.bar.warp.sync
 // CHECK-COUNT-4: nvvm.vote.sync ballot
 // CHECK: nvvm.bar.warp.sync
-// Each lane counts what comes before its own.
+// Each lane counts the entries before its own.
 // CHECK: scf.if {{.*}} -> (i32, i32)
 // CHECK: memref.load %[[KEYS]]
 // CHECK: memref.load %[[PLACES]]
 // CHECK: scf.for
 // CHECK: vector.load %[[KEYS]]{{.*}} vector<4xi32>
-// Where too many are equal, slot by slot: the largest key, and the first expert that has it.
+// If too many are equal, slot by slot: the largest key, and the first expert with it.
 // CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32)
 // CHECK: nvvm.redux.sync max
 // CHECK: nvvm.redux.sync min
-// Of the selected the share is computed.
+// Only the probabilities of selected experts are computed.
 // CHECK: memref.store %{{.*}} : memref<?x8xi32>
 // CHECK: memref.load %arg0
 // CHECK: arith.divf
@@ -45,7 +44,7 @@ tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf3
 
 // -----
 
-// Of two slots, or of 32 experts, one by one.
+// Two slots, or 32 experts, one by one.
 // CHECK-NOT: memref.global
 // CHECK-LABEL: func.func @few
 // CHECK: scf.for {{.*}} -> (i32, i32, i32, i32, i32)
@@ -60,9 +59,8 @@ tile.kernel @few(%l: memref<?x128xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>
 
 // -----
 
-// A bias does not wait for the launch before; lanes without an expert read the
-// last one. Lane g counts the groups before group g, and a vote tells which are
-// kept.
+// Loads of a bias do not wait for the previous launch; lanes without an expert read the last one. Lane g counts the
+// groups before group g, and a vote tells which are kept.
 // SM90-LABEL: func.func @groups
 // SM90: arith.minsi
 // SM90-COUNT-4: llvm.load {{.*}} {alignment = 4 : i64, moec.weights}
@@ -129,7 +127,7 @@ tile.kernel @many(%l: memref<?x128xf32>, %i: memref<?x40xi32>, %w: memref<?x40xf
 // CHECK: nvvm.bar.warp.sync
 tile.kernel @rank(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<3xi32>, %p: memref<?x2xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %r : memref<3xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 8 : i64, local_experts = array<i64: 5, 3>}
   tile.return
@@ -137,8 +135,8 @@ tile.kernel @rank(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<3xi32>, %
 
 // -----
 
-// A row that does not fit into shared memory: no scratch; keys are computed in
-// each round, from the logits, and only what comes after the last choice counts.
+// A row that does not fit into shared memory: no scratch memory. Keys are computed from the logits in each round, and
+// only those after the last selected one in order qualify.
 // CHECK-NOT: memref.global
 // CHECK-LABEL: func.func @streamed
 // CHECK: scf.for {{.*}} iter_args(%[[KEY:.*]] = %{{.*}}, %[[ID:.*]] = %{{.*}}) -> (i32, i32)
@@ -149,7 +147,7 @@ tile.kernel @rank(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<3xi32>, %
 // CHECK: arith.cmpi slt, %{{.*}}, %[[KEY]]
 // CHECK: nvvm.redux.sync max
 // CHECK: nvvm.redux.sync min
-// The lane of a slot writes it and, below, reads it.
+// The lane of a slot writes its id and, below, reads it.
 // CHECK: arith.remui
 // CHECK: memref.store %{{.*}} : memref<?x8xi32>
 // CHECK: memref.store %{{.*}} : memref<?x8xf32>
@@ -165,14 +163,14 @@ tile.kernel @streamed(%l: memref<?x8192xf32>, %i: memref<?x8xi32>, %w: memref<?x
 // -----
 
 // Counters for 1024 of 20000 experts, 32 groups, and the slots of earlier ones.
-// CHECK: memref.global "private" @panels_0 : memref<11298xi32, 3 : i32>
-// CHECK-LABEL: func.func @panels
+// CHECK: memref.global "private" @rounds_0 : memref<11298xi32, 3 : i32>
+// CHECK-LABEL: func.func @rounds
 // CHECK: %[[STEP:.*]] = arith.constant 1024 : index
 // CHECK: scf.for %{{.*}} step %[[STEP]]
 // CHECK: nvvm.match.sync any
-tile.kernel @panels(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<20001xi32>, %p: memref<?x2xi32>,
+tile.kernel @rounds(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %o: memref<20001xi32>, %p: memref<?x2xi32>,
     %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %r : memref<20001xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 20000 : i64}
   tile.return
@@ -200,8 +198,8 @@ tile.kernel @count(%i: memref<?x2xi32>, %c: memref<128x8xi32>, %t: i64) {
 
 // -----
 
-// A ranking with counts reads no ids of other chunks: of 16 chunks before its own, or after it, the
-// sum; of others two sums. It compares no slots with each other, however few there are.
+// A sort with counts reads no ids of other chunks: for 16 chunks all before its own, or all after it, one sum; for
+// others two sums. Slots are not compared with each other, however few there are.
 // CHECK-LABEL: func.func @counted
 // CHECK-NOT: scf.if {{.*}} -> (i32, i32, i32, i32,
 // CHECK: arith.divui {{.*}} : i32
@@ -212,7 +210,7 @@ tile.kernel @count(%i: memref<?x2xi32>, %c: memref<128x8xi32>, %t: i64) {
 // CHECK: } else {
 // CHECK-COUNT-16: memref.load %arg2{{.*}} : memref<128x8xi32>
 // CHECK-COUNT-2: llvm.atomicrmw add
-// Then its own: that of the lane, and others behind it.
+// Then the CTA's own counts: the lane's first, then others.
 // CHECK: llvm.atomicrmw add
 // CHECK: scf.for
 // CHECK-COUNT-4: llvm.atomicrmw add
@@ -220,7 +218,7 @@ tile.kernel @count(%i: memref<?x2xi32>, %c: memref<128x8xi32>, %t: i64) {
 // CHECK: nvvm.match.sync any
 tile.kernel @counted(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %c: memref<128x8xi32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<128x8xi32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<128x8xi32>)
       outs(%o, %p, %s, %r : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 8 : i64, chunk_tokens = 512 : i64}
   tile.return
@@ -228,7 +226,7 @@ tile.kernel @counted(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %c: memref<128x8x
 
 // -----
 
-// With no fewer experts than threads, four at once.
+// With at least as many experts as threads, four at once.
 // CHECK-LABEL: func.func @counted_of_many
 // CHECK-SAME: moec.block = 512
 // CHECK-COUNT-12: vector.load %arg2{{.*}} {alignment = 16 : i64} : memref<128x512xi32>, vector<4xi32>
@@ -239,7 +237,7 @@ tile.kernel @counted(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %c: memref<128x8x
 // CHECK-COUNT-8: llvm.atomicrmw add
 tile.kernel @counted_of_many(%i: memref<?x2xi32>, %w: memref<?x2xf32>, %c: memref<128x512xi32>, %o: memref<513xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %r: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<128x512xi32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %w : memref<?x2xi32>, memref<?x2xf32>) counts(%c : memref<128x512xi32>)
       outs(%o, %p, %s, %r : memref<513xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 512 : i64, chunk_tokens = 16 : i64}
   tile.return

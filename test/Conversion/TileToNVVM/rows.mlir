@@ -21,14 +21,14 @@ tile.kernel @row_map(%x: memref<?x328xbf16>, %w: memref<?x1xf32>, %y: memref<?x3
 
 // -----
 
-// A lane asks for a slot's position; slots that have a row are gone through in
-// order. Two rows are asked for before the first is added, and no others are.
+// A lane loads a slot's position; slots with a row are processed in order. Exactly two rows are loaded before the first
+// is added.
 // CHECK-LABEL: func.func @gather_reduce
 // CHECK: memref.load %{{.*}} : memref<1xi32>
 // CHECK: %[[P:.*]] = memref.load {{.*}} : memref<?x2xi32>
 // CHECK: %[[STEP:.*]] = arith.constant 8192 : index
 // CHECK: scf.for {{.*}} step %[[STEP]] iter_args(%[[OWN:.*]] = %[[P]]) -> (i32)
-// The next token's.
+// Positions of the next token.
 // CHECK: %[[NEXT:.*]] = memref.load {{.*}} : memref<?x2xi32>
 // CHECK: %[[VALID:.*]] = scf.if
 // CHECK: %[[IS_ROW:.*]] = arith.cmpi sge, %[[OWN]]
@@ -93,7 +93,7 @@ tile.kernel @many(%x: memref<?x512xf32>, %p: memref<?x36xi32>, %y: memref<?x512x
 
 // -----
 
-// A slot of an expert that is the identity is added in its place.
+// A slot of an identity expert is added in its order.
 // CHECK-LABEL: func.func @identity
 // CHECK: %[[SELF:.*]] = vector.load {{.*}} : memref<?x64xf16>, vector<8xf16>
 // CHECK: arith.cmpi eq, {{.*}}, %c-2_i32
@@ -119,8 +119,8 @@ tile.kernel @identity(%x: memref<?x64xf16>, %p: memref<?x1xi32>, %w: memref<?x1x
 
 // -----
 
-// A warp copies a row of each tensor, if there is one for it: 8 pieces of 8 bytes per lane, 3 more, and 9 lanes have
-// one more. Of the other tensor 3 lanes have 4 bytes.
+// A warp copies its row of each tensor, if valid: 8 chunks of 8 bytes per lane, 3 more, and 9 lanes have one more. For
+// the other tensor 3 lanes copy 4 bytes each.
 // CHECK-LABEL: func.func @gather_rows
 // CHECK-SAME: %[[O:arg2]]: memref<5xi32>, %[[S:arg3]]: memref<?xi32>
 // CHECK-SAME: moec.block = 256
@@ -158,7 +158,7 @@ tile.kernel @gather_rows(%x: memref<?x1444xbf16>, %f: memref<?x3xf32>, %o: memre
 
 // -----
 
-// Codes in pieces of 16 bytes, or one by one.
+// Quantized values in chunks of 16 bytes, or one by one.
 // CHECK-LABEL: func.func @codes
 // CHECK-NOT: scf.for
 // CHECK-COUNT-2: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>

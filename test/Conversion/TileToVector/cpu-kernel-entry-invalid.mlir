@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --split-input-file --cpu-kernel-entry --verify-diagnostics
 
 func.func @dim(%x: memref<?x8xf32>, %tokens: i64, %cta: index) attributes {moec.kernel} {
-  // expected-error@+1 {{asks for an extent that a kernel does not know; derive it from the token count}}
+  // expected-error@+1 {{reads an extent that a kernel does not have; derive it from the token count}}
   %0 = memref.dim %x, %cta : memref<?x8xf32>
   return
 }

@@ -1,6 +1,6 @@
 // RUN: moe-opt %s --split-input-file --convert-tile-to-vector --canonicalize --cse | FileCheck %s
 
-// Magnitudes are compared as integers, the scale is a quotient, and so are the codes.
+// Magnitudes are compared as integers; the scale and the quantized values are quotients.
 // CHECK-LABEL: func.func @quantize(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x136xf32>, %[[OFF:[^:]*]]: memref<5xi32>, %[[Q:[^:]*]]: memref<?x136xf8E4M3FN>, %[[S:[^:]*]]: memref<?x2xf32>
 // CHECK-DAG: %[[LEAST:.*]] = arith.constant 786163455 : i32
@@ -32,8 +32,8 @@ tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x1
 
 // -----
 
-// Block by block, both operands become f32 in memory of the CTA (256 is what fields of f16 lack), and
-// a block's sums, times their scales, are added up. Up rows begin a block of scales.
+// Block by block, both operands become f32 in the CTA's memory (256 corrects the exponent of the f16 fields), and a
+// block's sums, times their scales, are added up. Up rows start a new block of scales.
 // CHECK-LABEL: func.func @contract(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x256xf8E4M3FN>, %[[W:[^:]*]]: memref<160x256xf8E4M3FN>, %[[XS:[^:]*]]: memref<?x2xf32>, %[[WS:[^:]*]]: memref<2x2xf32>
 // CHECK-DAG: %[[LACK:.*]] = arith.constant dense<2.560000e+02> : vector<8xf32>
@@ -58,19 +58,19 @@ tile.kernel @quantize(%x: memref<?x136xf32>, %off: memref<5xi32>, %q: memref<?x1
 // CHECK: vector.fma %{{.*}}, %[[FACTORS]], %{{.*}} : vector<2xf32>
 // CHECK: vector.store %{{.*}}, %[[SUMS]]
 tile.kernel @contract(%x: memref<?x256xf8E4M3FN>, %w: memref<160x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<2x2xf32>, %y: memref<?x80xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<160x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<160x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<2x2xf32>) outs(%y : memref<?x80xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %p = arith.mulf %g, %u : f32
         tile.yield %p : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>,
-         config = #tile.cpu_contract<register_rows = 1, register_columns = 2, step = 32, columns_per_cta = 16, lanes = 8, rows_per_cta = 4>}
+         config = #tile.cpu_gemm<register_rows = 1, register_columns = 2, block_k = 32, columns_per_cta = 16, lanes = 8, rows_per_cta = 4>}
   tile.return
 }
 
 // -----
 
-// The scale of all rows: magnitudes that are not finite count as 0, and the largest starts as the least there is.
+// The scale of all rows: magnitudes that are not finite count as 0, and the maximum starts at its lower bound.
 // CHECK-LABEL: func.func @tensor_scale(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x20xf32>, %[[OFF:[^:]*]]: memref<5xi32>, %[[S:[^:]*]]: memref<1xf32>
 // CHECK-DAG: %[[FINITE:.*]] = arith.constant dense<2139095039> : vector<8xi32>
@@ -97,7 +97,7 @@ tile.kernel @tensor_scale(%x: memref<?x20xf32>, %off: memref<5xi32>, %s: memref<
 
 // -----
 
-// A given scale: one division, and what is beyond the range becomes its end.
+// A given scale: one division, and values beyond the range saturate.
 // CHECK-LABEL: func.func @given(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x16xf32>, %[[S:[^:]*]]: memref<1xf32>, %[[Q:[^:]*]]: memref<?x16xf8E4M3FN>
 // CHECK-DAG: %[[END:.*]] = arith.constant dense<1138753536> : vector<8xi32>

@@ -52,7 +52,7 @@ tile.kernel @reduce(%r: memref<?x16xf32>, %p: memref<?x3xi32>, %i: memref<?x16xf
 
 // -----
 
-// exp is arithmetic: a power of two in two factors, times a polynomial.
+// exp is computed as a power of two, in two factors, times a polynomial.
 // CHECK-LABEL: func.func @math
 // CHECK-NOT: math.exp
 // CHECK: math.roundeven %{{.*}} : vector<8xf32>
@@ -69,7 +69,7 @@ tile.kernel @math(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 
 // -----
 
-// Rows of both tensors, as many as there are up to the last offset.
+// Rows of both tensors up to the last offset.
 // CHECK-LABEL: func.func @gather_rows(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x16xbf16>, %[[F:[^:]*]]: memref<?x3xf32>, %[[O:[^:]*]]: memref<5xi32>, %[[S:[^:]*]]: memref<?xi32>, %[[Y:[^:]*]]: memref<?x16xbf16>, %[[Z:[^:]*]]: memref<?x3xf32>
 // CHECK: %[[FIRST:.*]] = arith.muli
@@ -95,7 +95,7 @@ tile.kernel @gather_rows(%x: memref<?x16xbf16>, %f: memref<?x3xf32>, %o: memref<
 
 // -----
 
-// Rows of tokens, each in the one order of columns.
+// Rows of tokens, all with the same order of columns.
 // CHECK-LABEL: func.func @columns(
 // CHECK-SAME: %[[X:[^:]*]]: memref<?x16xbf16>, %[[C:[^:]*]]: memref<1x16xi32>, %[[Y:[^:]*]]: memref<?x16xbf16>, %[[T:[^:]*]]:
 // CHECK-NOT: memref.load

@@ -51,9 +51,8 @@ tile.kernel @softmax(%l: memref<?x128xf32>, %ids: memref<?x8xi32>, %w: memref<?x
 
 // -----
 
-// A row of 12 in vectors of 8 ends in a masked step, and pads cannot be chosen.
-// Three slots are less than a vector: their store is masked. Rows from
-// num_valid_tokens on get -1 and 0.
+// A row of 12 in vectors of 8 ends in a masked step, and padding cannot be selected. Three slots are less than a
+// vector: their store is masked. Rows from num_valid_tokens on get -1 and 0.
 // CHECK-LABEL: func.func @tails(
 // CHECK-SAME: %[[LOGITS:.*]]: memref<?x12xf32>, %[[VALID:.*]]: memref<1xi32>, %[[IDS:.*]]: memref<?x3xi32>, %[[W:.*]]: memref<?x3xf32>
 // CHECK-DAG: %[[NOTHING:.*]] = arith.constant -1 : i32
@@ -77,9 +76,9 @@ tile.kernel @tails(%l: memref<?x12xf32>, %v: memref<1xi32>, %ids: memref<?x3xi32
 
 // -----
 
-// Groups of 6 have 8 places each; the sum of a group's two largest is its key;
-// two groups of four stay. A row without a key above -inf is decided apart. The
-// score's region and the bias are in the loop that makes the keys.
+// Groups of 6 are padded to 8 elements; the sum of a group's two largest is its key; two groups of four stay. A row
+// without a key above -inf is handled separately. The score's region and the bias are in the loop that computes the
+// keys.
 // CHECK-LABEL: func.func @groups(
 // CHECK-SAME: %[[LOGITS:[^:]*]]: memref<?x24xf32>, %[[BIAS:[^:]*]]: memref<24xf32>
 // CHECK: %[[KEYS:.*]] = memref.alloca() {{.*}} : memref<32xi32>

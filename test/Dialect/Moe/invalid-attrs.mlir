@@ -35,7 +35,7 @@ module attributes {test.a = #moe.routing<top_k = 3, select = sparsemixer, nonfin
 
 // -----
 
-// expected-error@+1 {{'softmax' must be 'none' with select 'sparsemixer', which has its own}}
+// expected-error@+1 {{'softmax' must be 'none' with select 'sparsemixer', which defines its own softmax}}
 module attributes {test.a = #moe.routing<top_k = 2, select = sparsemixer, softmax = all, nonfinite = neg_inf>} {}
 
 // -----
@@ -90,7 +90,7 @@ module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = 
 
 // -----
 
-// expected-error@+1 {{granularity 'group' is a part of one row: write 'block = [1, 32]', or granularity 'block'}}
+// expected-error@+1 {{a 'group' lies in one row; write 'block = [1, 32]', or granularity 'block'}}
 module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = group, block = [2, 32]>} {}
 
 // -----
@@ -100,22 +100,22 @@ module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granular
 
 // -----
 
-// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups, with scales of f32, bf16 or f16 and without zero points or, but in fragments, second scales; remove it}}
+// expected-error@+1 {{'minimum' needs weights of i8 or i4 in groups, with scales of f32, bf16 or f16, without zero points and, unless prepacked, without second scales; remove it}}
 module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], minimum = true>} {}
 
 // -----
 
-// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups}}
+// expected-error@+1 {{'minimum' needs weights of i8 or i4 in groups}}
 module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = channel, minimum = true>} {}
 
 // -----
 
-// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups}}
+// expected-error@+1 {{'minimum' needs weights of i8 or i4 in groups}}
 module attributes {test.a = #moe.quant<storage = i8, scale = f8E8M0FNU, granularity = group, block = [1, 32], minimum = true>} {}
 
 // -----
 
-// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups}}
+// expected-error@+1 {{'minimum' needs weights of i8 or i4 in groups}}
 module attributes {test.a = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], zero_point = true, packing = pairs, minimum = true>} {}
 
 // -----
@@ -155,7 +155,7 @@ module attributes {test.a = #moe.mesh<dp = 512, pcp = 256>} {}
 
 // -----
 
-// expected-error@+1 {{'num_experts' is -1; give the number of experts of the whole layer, or 0 for a part of every expert on each rank}}
+// expected-error@+1 {{'num_experts' is -1; give the number of experts of the whole layer, or 0 for a slice of every expert on each rank}}
 module attributes {test.a = #moe.mesh<num_experts = -1>} {}
 
 // -----
@@ -175,12 +175,12 @@ module attributes {test.a = #moe.placement<8, local = [3, 1, 3]>} {}
 
 // -----
 
-// expected-error@+1 {{'packing' is 'pairs', of elements of 4 bits, but 'storage' is 'f8E4M3FN'; remove it}}
+// expected-error@+1 {{'packing' is 'pairs', which needs 4-bit elements, but 'storage' is 'f8E4M3FN'; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, packing = pairs>}
 
 // -----
 
-// expected-error@+1 {{'storage' is 'i4', of which two elements lie in a byte; write 'packing = pairs'}}
+// expected-error@+1 {{'storage' is 'i4', which has two elements per byte; write 'packing = pairs'}}
 func.func private @f() attributes {q = #moe.quant<storage = i4, scale = f32, granularity = tensor>}
 
 // -----
@@ -190,33 +190,33 @@ func.func private @f() attributes {q = #moe.quant<storage = f4E2M1FN, scale = f8
 
 // -----
 
-// expected-error@+1 {{'second_scale' is a factor of the scales of groups or blocks, of which granularity 'channel' has none; remove it}}
+// expected-error@+1 {{'second_scale' is a factor of the scales of groups or blocks, but granularity 'channel' has one scale per row or tensor; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel, second_scale = f32>}
 
 // -----
 
-// expected-error@+1 {{'storage' is '!moe.nf4', of which two elements lie in a byte; write 'packing = pairs'}}
+// expected-error@+1 {{'storage' is '!moe.nf4', which has two elements per byte; write 'packing = pairs'}}
 func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]>}
 
 // -----
 
-// expected-error@+1 {{a code book has 3 numbers; give 16, one for each code of 4 bits}}
+// expected-error@+1 {{a code book has 3 entries; give 16, one for each 4-bit index}}
 func.func private @f() attributes {t = !moe.code_book<[1.0, 2.0, 3.0]>}
 
 // -----
 
-// expected-error@+1 {{number 2 of a code book is not finite or above 65504, which f16 does not hold; move a factor of all numbers into the scales}}
+// expected-error@+1 {{entry 2 of a code book is not finite or exceeds 65504, the largest f16; move a common factor of all entries into the scales}}
 func.func private @f() attributes {t = !moe.code_book<[1.0, 2.0, 7.0e4, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]>}
 
 // -----
 
-// expected-error@+1 {{number 15 of a code book is not finite or above 65504}}
+// expected-error@+1 {{entry 15 of a code book is not finite or exceeds 65504}}
 func.func private @f() attributes {t = !moe.code_book<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 1.0e39]>}
 
 // -----
 
 !book = !moe.code_book<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]>
-// expected-error@+1 {{of which two elements lie in a byte; write 'packing = pairs'}}
+// expected-error@+1 {{which has two elements per byte; write 'packing = pairs'}}
 func.func private @f() attributes {q = #moe.quant<storage = !book, scale = f32, granularity = channel>}
 
 // -----
@@ -228,30 +228,30 @@ func.func private @f() attributes {q = #moe.quant<storage = !book, scale = f32, 
 // -----
 
 !small = !moe.code_book<[0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.0, -0.001, -0.002, -0.003, -0.004, -0.005, -0.006, -0.007]>
-// expected-error@+1 {{'packing' is 'fragments_f16', but f16 has digits for a book whose largest number is from 0.5 up to 32,768, which that of}}
-func.func private @f() attributes {q = #moe.quant<storage = !small, scale = f32, granularity = channel, packing = fragments_f16, second_scale = f32>}
+// expected-error@+1 {{'packing' is 'prepacked_f16', but f16 needs a code book whose largest magnitude is 0.5 to 32768, unlike}}
+func.func private @f() attributes {q = #moe.quant<storage = !small, scale = f32, granularity = channel, packing = prepacked_f16, second_scale = f32>}
 
 // -----
 
-// expected-error@+1 {{'power_of_two' is of the f32 scales that groups of floats of 8 bits find; remove it, or write 'dynamic = true' and 'granularity = group'}}
+// expected-error@+1 {{'power_of_two' needs dynamic f32 scales in groups of an 8-bit float; remove it, or write 'dynamic = true' and 'granularity = group'}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, power_of_two = true>}
 
 // -----
 
-// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+// expected-error@+1 {{'packing = bf16' needs f8E4M3FN, or i8 without zero points, with scales of granularity 'token' or 'tensor' or powers of two; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16>}
 
 // -----
 
-// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+// expected-error@+1 {{'packing = bf16' needs f8E4M3FN, or i8 without zero points, with scales of granularity 'token' or 'tensor' or powers of two; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel, packing = bf16>}
 
 // -----
 
-// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+// expected-error@+1 {{'packing = bf16' needs f8E4M3FN, or i8 without zero points, with scales of granularity 'token' or 'tensor' or powers of two; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = i8, scale = f32, granularity = tensor, zero_point = true, packing = bf16>}
 
 // -----
 
-// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+// expected-error@+1 {{'packing = bf16' needs f8E4M3FN, or i8 without zero points, with scales of granularity 'token' or 'tensor' or powers of two; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E5M2, scale = f32, granularity = token, dynamic = true, packing = bf16>}

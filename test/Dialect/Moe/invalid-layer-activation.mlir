@@ -2,7 +2,7 @@
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'format' is 'batched_experts'; only 'standard' is compiled so far: remove 'format'}}
+  // expected-error@+1 {{'format' is 'batched_experts'; only 'standard' is supported: remove 'format'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -17,7 +17,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{takes 'local_ids' with a 'mesh' that has 'num_experts', and only then}}
+  // expected-error@+1 {{takes 'local_ids' if and only if 'mesh' has 'num_experts'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -32,7 +32,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<9x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>, %ids: tensor<9xi32>) {
-  // expected-error@+1 {{has 4 experts in 'w13' on each of 2 ranks, and 'mesh' says there are 9; give each rank more, or the mesh fewer}}
+  // expected-error@+1 {{has 4 experts in 'w13' on each of 2 ranks, fewer than the 'num_experts' of 'mesh', 9; give each rank more experts, or reduce 'num_experts'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<9x16xf32>)
       local_ids(%ids : tensor<9xi32>)
@@ -91,7 +91,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{region 'activation' must take 'up' as f32, not as 'bf16'; operands are extended before it}}
+  // expected-error@+1 {{region 'activation' must take 'up' as f32, not as 'bf16'; operands are converted to f32 before the region}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -235,7 +235,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
       score {
       ^bb0(%l: f32):
-        // expected-error@+1 {{'moe.param' op belongs into the region 'activation' of a 'moe.layer', whose 'activation_params' it reads; write the constant here instead}}
+        // expected-error@+1 {{'moe.param' op is only allowed in the region 'activation' of a 'moe.layer', since it reads 'activation_params'; write a constant instead}}
         %p = moe.param "beta"
         moe.yield %p : f32
       }
@@ -255,7 +255,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
       activation {
       ^bb0(%g: f32, %u: f32):
-        // expected-error@+1 {{'vector.broadcast' op is not allowed in the scalar region 'activation'; use ops of arith and math on single values, and an attribute for what looks at neighbours}}
+        // expected-error@+1 {{'vector.broadcast' op is not allowed in the scalar region 'activation'; use ops of arith and math on scalars, and attributes of the op for anything that involves other elements}}
         %v = vector.broadcast %g : f32 to vector<4xf32>
         moe.yield %g : f32
       } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
@@ -271,7 +271,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
       activation {
       ^bb0(%g: f32, %u: f32):
-        // expected-error@+1 {{'arith.constant' op works on 'vector<4xf32>' in the scalar region 'activation'; use single values, the lowering makes vectors of them}}
+        // expected-error@+1 {{'arith.constant' op works on 'vector<4xf32>' in the scalar region 'activation'; use scalars, which the lowering vectorizes}}
         %v = arith.constant dense<0.0> : vector<4xf32>
         moe.yield %g : f32
       } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>

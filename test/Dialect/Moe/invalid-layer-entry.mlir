@@ -180,7 +180,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x5xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the attribute 'routing'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the attribute 'routing'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -195,7 +195,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %selection_bias: tensor<4xf32>, %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the operand 'selection_bias'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the operand 'selection_bias'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       selection_bias(%selection_bias : tensor<4xf32>)
@@ -211,7 +211,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %expert_scale: tensor<4xf32>, %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the operand 'expert_scale'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the operand 'expert_scale'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       expert_scale(%expert_scale : tensor<4xf32>)
@@ -227,7 +227,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %input_ids: tensor<?xi32>, %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the operand 'input_ids'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the operand 'input_ids'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       input_ids(%input_ids : tensor<?xi32>)
@@ -243,7 +243,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %hash_table: tensor<8x2xi32>, %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the operand 'hash_table'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the operand 'hash_table'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       hash_table(%hash_table : tensor<8x2xi32>)
@@ -259,7 +259,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the region 'score'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the region 'score'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -278,7 +278,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids', whose ids and weights say all about routing; remove the region 'weight'}}
+  // expected-error@+1 {{has the entry 'ids', which replaces routing; remove the region 'weight'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)

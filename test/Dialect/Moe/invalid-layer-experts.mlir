@@ -2,7 +2,7 @@
 
 func.func @layer(%hidden: tensor<8x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'hidden' must be of shape tokens x hidden_size = ?x*, not 8x16 (* is any size above 0) (only a run knows how many tokens there are: write '?')}}
+  // expected-error@+1 {{'hidden' must be of shape tokens x hidden_size = ?x*, not 8x16 (* is any size above 0) (the number of tokens is known only at run time: write '?')}}
   %0 = moe.layer %hidden : tensor<8x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)

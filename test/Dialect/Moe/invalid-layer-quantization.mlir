@@ -2,7 +2,7 @@
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has scales of weights, but no 'weight_quant' that says what they mean; write 'weight_quant = #moe.quant<...>'}}
+  // expected-error@+1 {{has scales of weights, but no 'weight_quant' that describes them; write 'weight_quant = #moe.quant<...>'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -17,7 +17,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'w13' must have elements of type 'f8E4M3FN', as 'weight_quant' says, not 'f32'}}
+  // expected-error@+1 {{'w13' must have elements of type 'f8E4M3FN', as required by 'weight_quant', not 'f32'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -47,7 +47,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4xf32>,
     %w2_scale: tensor<4xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'weight_quant' must not be 'dynamic' or of granularity 'token'; weights are quantized beforehand}}
+  // expected-error@+1 {{'weight_quant' must not be 'dynamic' or of granularity 'token'; weights are quantized in advance}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4xf32>)
       w2_scale(%w2_scale : tensor<4xf32>)
@@ -63,7 +63,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'weight_quant' must not be 'dynamic' or of granularity 'token'; weights are quantized beforehand}}
+  // expected-error@+1 {{'weight_quant' must not be 'dynamic' or of granularity 'token'; weights are quantized in advance}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       w2_scale(%w2_scale : tensor<4x1x1xf32>)
@@ -192,7 +192,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w2_scale: tensor<4x1x1xf32>, %shared_w13: tensor<20x16xf32>, %shared_w2: tensor<16x10xf32>,
     %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'shared_w13' must have elements of type 'f8E4M3FN', as 'weight_quant' says, not 'f32'}}
+  // expected-error@+1 {{'shared_w13' must have elements of type 'f8E4M3FN', as required by 'weight_quant', not 'f32'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       w2_scale(%w2_scale : tensor<4x1x1xf32>) shared_w13(%shared_w13 : tensor<20x16xf32>)
@@ -246,7 +246,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'activation_quant' is of granularity 'token' and must say 'dynamic = true'; scales that are given belong to granularity 'tensor'}}
+  // expected-error@+1 {{'activation_quant' is of granularity 'token' and needs 'dynamic = true'; only granularity 'tensor' can have a given scale}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       w2_scale(%w2_scale : tensor<4x1x1xf32>)
@@ -262,7 +262,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'activation_quant' needs 'weight_quant': activations are quantized for products with quantized weights}}
+  // expected-error@+1 {{'activation_quant' needs 'weight_quant': activations are quantized only for gemms with quantized weights}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -309,7 +309,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tensor<4x2x1xf32>,
     %s2: tensor<4x1x1xf32>, %i13: tensor<1xf32>, %i2: tensor<1xf32>, %w13: tensor<4x24x16xf8E4M3FN>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{takes 'w13_input_scale' with 'w13' and an 'activation_quant' that is not dynamic only; remove it, or 'dynamic'}}
+  // expected-error@+1 {{takes 'w13_input_scale' only with 'w13' and a static 'activation_quant'; remove it, or 'dynamic'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x2x1xf32>) w2_scale(%s2 : tensor<4x1x1xf32>)
       w13_input_scale(%i13 : tensor<1xf32>) w2_input_scale(%i2 : tensor<1xf32>)
@@ -340,7 +340,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tenso
 
 // Minima are of the scales' type.
 func.func @minima(%x: tensor<?x64xf32>, %w: tensor<32x64xi8>, %s: tensor<32x2xf32>, %m: tensor<32x2xi8>) {
-  // expected-error@+1 {{'weight_zero_point' must have elements of type 'f32', as 'weight_quant' says, not 'i8'}}
+  // expected-error@+1 {{'weight_zero_point' must have elements of type 'f32', as required by 'weight_quant', not 'i8'}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x64xf32>, tensor<32x64xi8> weight_scale(%s : tensor<32x2xf32>)
       weight_zero_point(%m : tensor<32x2xi8>)
       {weight_quant = #moe.quant<storage = i8, scale = f32, granularity = group, block = [1, 32], minimum = true>} -> tensor<?x32xf32>

@@ -2,7 +2,7 @@
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf8E4M3FN>,
     %s13: tensor<4x12x1xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{takes 'quants' in place of 'weight_quant' and 'activation_quant'; keep one way to say it}}
+  // expected-error@+1 {{has 'quants' beside 'weight_quant' or 'activation_quant'; keep 'quants' or the other two}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x12x1xf32>)
       experts(%w13, %w2 : tensor<4x12x16xf8E4M3FN>, tensor<4x16x12xf32>)
@@ -18,7 +18,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 // -----
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{entry 'shared_w2' of 'quants' is no weight of this layer; the names are 'w13', 'w2', and with a shared expert 'shared_w13' and 'shared_w2'}}
+  // expected-error@+1 {{entry 'shared_w2' of 'quants' is not a weight of this layer; the names are 'w13', 'w2', and with a shared expert 'shared_w13' and 'shared_w2'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf32>)
       activation {
@@ -63,7 +63,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>, %s13: tensor<4x12x1xf32>,
     %w2: tensor<4x16x12xf8E4M3FN>, %s2: tensor<4x16x1xf32>) {
-  // expected-error@+1 {{has scales of 'w13', but 'quants' has no 'w13' that says what they mean; write 'w13 = #moe.product_quant<...>'}}
+  // expected-error@+1 {{has scales of 'w13', but 'quants' has no 'w13' that describes them; write 'w13 = #moe.product_quant<...>'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x12x1xf32>) w2_scale(%s2 : tensor<4x16x1xf32>)
       experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf8E4M3FN>)
@@ -111,7 +111,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf32>,
     %w2: tensor<4x16x12xi8>, %s2: tensor<4x16x1xf32>) {
-  // expected-error@+1 {{'activation' of 'quants' is of granularity 'token' and must say 'dynamic = true'; scales that are given belong to granularity 'tensor'}}
+  // expected-error@+1 {{'activation' of 'quants' is of granularity 'token' and needs 'dynamic = true'; only granularity 'tensor' can have a given scale}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w2_scale(%s2 : tensor<4x16x1xf32>)
       experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xi8>)

@@ -47,7 +47,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'top_k' is 3, but the groups that stay ('topk_groups' = 1) have only 2 experts}}
+  // expected-error@+1 {{'top_k' is 3, but the selected groups ('topk_groups' = 1) have only 2 experts}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
@@ -171,7 +171,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %expert_sca
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %input_ids: tensor<8xi32>,
     %hash_table: tensor<9x2xi32>, %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'input_ids' must be of shape tokens = ?, not 8 (only a run knows how many tokens there are: write '?')}}
+  // expected-error@+1 {{'input_ids' must be of shape tokens = ?, not 8 (the number of tokens is known only at run time: write '?')}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) input_ids(%input_ids : tensor<8xi32>)
       hash_table(%hash_table : tensor<9x2xi32>)

@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
 func.func @param() {
-  // expected-error@+1 {{'moe.param' op belongs into the region 'activation' of a 'moe.layer'}}
+  // expected-error@+1 {{'moe.param' op is only allowed in the region 'activation' of a 'moe.layer'}}
   %0 = moe.param "limit"
   return
 }
@@ -16,7 +16,7 @@ func.func @yield(%v: f32) {
 // -----
 
 func.func @route(%logits: tensor<8x4xf32>) {
-  // expected-error@+1 {{'logits' must be of shape tokens x num_routed = ?x*, not 8x4 (* is any size above 0) (only a run knows how many tokens there are: write '?')}}
+  // expected-error@+1 {{'logits' must be of shape tokens x num_routed = ?x*, not 8x4 (* is any size above 0) (the number of tokens is known only at run time: write '?')}}
   %0:2 = moe.route %logits : tensor<8x4xf32> <top_k = 2> -> tensor<?x2xi32>, tensor<?x2xf32>
   return
 }
@@ -66,7 +66,7 @@ func.func @route(%logits: tensor<?x4xf32>) {
 // -----
 
 func.func @route(%logits: tensor<?x4xf32>) {
-  // expected-error@+1 {{region 'score' must take 'logit' as f32, not as 'f64'; operands are extended before it}}
+  // expected-error@+1 {{region 'score' must take 'logit' as f32, not as 'f64'; operands are converted to f32 before the region}}
   %0:2 = moe.route %logits : tensor<?x4xf32> <top_k = 2> score {
   ^bb0(%l: f64):
     %s = arith.truncf %l : f64 to f32
@@ -143,7 +143,7 @@ func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
 // -----
 
 func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
-  // expected-error@+1 {{'source' must be of shape positions = ?, not 16 (only a run knows how many positions there are: write '?')}}
+  // expected-error@+1 {{'source' must be of shape positions = ?, not 16 (the number of positions is known only at run time: write '?')}}
   %0:4 = moe.permute %ids, %weights {num_experts = 8 : i64}
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<9xi32>, tensor<?x2xi32>, tensor<16xi32>, tensor<?x1xf32>
   return
@@ -161,7 +161,7 @@ func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
 // -----
 
 func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>, %source: tensor<?xi32>) {
-  // expected-error@+1 {{takes 'source' with 'offsets' only; a dense product reads its rows in order}}
+  // expected-error@+1 {{takes 'source' with 'offsets' only; a dense gemm reads its rows in order}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x16xf32>, tensor<8x16xf32>
       source(%source : tensor<?xi32>) -> tensor<?x8xf32>
   return
@@ -170,7 +170,7 @@ func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>, %source: tensor<?x
 // -----
 
 func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<4x8x16xf32>, %offsets: tensor<5xi32>, %valid: tensor<1xi32>) {
-  // expected-error@+1 {{takes 'num_valid_tokens' without 'offsets' only; offsets count valid rows already}}
+  // expected-error@+1 {{takes 'num_valid_tokens' without 'offsets' only; offsets already cover only valid rows}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x16xf32>, tensor<4x8x16xf32>
       offsets(%offsets : tensor<5xi32>) num_valid_tokens(%valid : tensor<1xi32>) -> tensor<?x8xf32>
   return
@@ -258,7 +258,7 @@ func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>, %e: tensor<?x16xf3
 // -----
 
 func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>) {
-  // expected-error@+1 {{has a 'layout', hence two accumulators; add an epilogue that makes one value of them}}
+  // expected-error@+1 {{has a 'layout', hence two accumulators; add an epilogue that combines them into one value}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x16xf32>, tensor<8x16xf32>
       {layout = #moe.weight_layout<order = gate_up>} -> tensor<?x4xf32>
   return
@@ -426,7 +426,7 @@ func.func @unpermute(%rows: tensor<?x16xf32>, %position: tensor<?x2xi32>, %x: te
 // -----
 
 func.func @unpermute(%rows: tensor<?x16xf32>, %position: tensor<?x2xi32>, %x: tensor<?x16xf32>) {
-  // The pretty form has no way to say this.
+  // The custom syntax cannot express this.
   // expected-error@+1 {{takes 'identity' and 'identity_weights' together}}
   %0 = "moe.unpermute"(%rows, %position, %x) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}
       : (tensor<?x16xf32>, tensor<?x2xi32>, tensor<?x16xf32>) -> tensor<?x16xf32>

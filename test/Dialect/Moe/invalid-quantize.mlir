@@ -73,7 +73,7 @@ func.func @quantize(%x: tensor<?x200xbf16>) {
 // -----
 
 func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xf8E4M3FN>) {
-  // expected-error@+1 {{has 'input' of 'f8E4M3FN', which means nothing without 'input_quant'; add input_quant = #moe.quant<...> and the scales it speaks of}}
+  // expected-error@+1 {{has 'input' of 'f8E4M3FN', which needs 'input_quant'; add input_quant = #moe.quant<...> and the scales}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN> -> tensor<?x160xbf16>
   return
 }
@@ -122,7 +122,7 @@ func.func @matmul(%x: tensor<?x200xf8E4M3FN>, %w: tensor<4x320x200xf8E4M3FN>, %s
 // -----
 
 func.func @scale_without_quant(%x: tensor<?x200xbf16>, %w: tensor<160x200xbf16>, %s: tensor<?x2xf32>) {
-  // expected-error@+1 {{takes 'input_scale' with 'input_quant' only, which says what shares a scale; add it, or remove the scales}}
+  // expected-error@+1 {{takes 'input_scale' with 'input_quant' only, which describes the scales; add it, or remove the scales}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16> input_scale(%s : tensor<?x2xf32>) -> tensor<?x160xbf16>
   return
 }
@@ -149,7 +149,7 @@ func.func @channel(%x: tensor<?x200xbf16>, %w: tensor<160x200xf8E4M3FN>, %t: ten
 // -----
 
 func.func @dynamic_tensor(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{those of granularity 'tensor' that are not dynamic, whose scale 'tensor_scale' is}}
+  // expected-error@+1 {{or static of granularity 'tensor' with the scale in 'tensor_scale'}}
   %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
       : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
   return
@@ -158,7 +158,7 @@ func.func @dynamic_tensor(%x: tensor<?x200xbf16>) {
 // -----
 
 func.func @no_given_scale(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{takes 'tensor_scale' with a 'quant' of granularity 'tensor', and only then}}
+  // expected-error@+1 {{takes 'tensor_scale' if and only if 'quant' has granularity 'tensor'}}
   %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>
   return
 }
@@ -166,7 +166,7 @@ func.func @no_given_scale(%x: tensor<?x200xbf16>) {
 // -----
 
 func.func @scales_of_a_given_one(%x: tensor<?x200xbf16>, %s: tensor<1xf32>) {
-  // expected-error@+1 {{makes scales with a dynamic 'quant', and only then}}
+  // expected-error@+1 {{has a 'scale' result if and only if 'quant' is dynamic}}
   %q, %t = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %x tensor_scale(%s : tensor<1xf32>)
       : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
   return
@@ -184,7 +184,7 @@ func.func @given_scales(%x: tensor<?x200xbf16>, %s: tensor<2xf32>) {
 // -----
 
 func.func @scale_by_token(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{dynamic ones of granularity 'tensor' that store f8E4M3FN or i8 with an f32 scale are accepted}}
+  // expected-error@+1 {{a dynamic quantization of granularity 'tensor' to f8E4M3FN or i8 with an f32 scale is accepted}}
   %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> %x : tensor<?x200xbf16> -> tensor<1xf32>
   return
 }
@@ -192,7 +192,7 @@ func.func @scale_by_token(%x: tensor<?x200xbf16>) {
 // -----
 
 func.func @positions_and_tokens(%x: tensor<?x200xbf16>, %offsets: tensor<5xi32>, %n: tensor<1xi32>) {
-  // expected-error@+1 {{takes 'num_valid_tokens' and 'is_padding' without 'offsets' only; offsets count valid rows already}}
+  // expected-error@+1 {{takes 'num_valid_tokens' and 'is_padding' without 'offsets' only; offsets already cover only valid rows}}
   %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
       offsets(%offsets : tensor<5xi32>) num_valid_tokens(%n : tensor<1xi32>) {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<1xf32>
   return
@@ -210,7 +210,7 @@ func.func @offsets_alone(%x: tensor<?x200xbf16>, %offsets: tensor<5xi32>) {
 // -----
 
 func.func @rows_by_channel(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, %s: tensor<1xf32>) {
-  // expected-error@+1 {{has 'input_quant' of granularity 'channel'; rows have scales by 'group' or 'token', or one 'tensor'}}
+  // expected-error@+1 {{has 'input_quant' of granularity 'channel'; give 'group', 'token' or 'tensor'}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xbf16> input_scale(%s : tensor<1xf32>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>} -> tensor<?x160xbf16>
   return
@@ -228,8 +228,8 @@ func.func @scale_of_a_row(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, 
 // -----
 
 func.func @way_of_plain(%x: tensor<?x200xbf16>, %w: tensor<160x200xbf16>) {
-  // expected-error@+1 {{has 'way', which is one of quantized operands; remove it}}
-  %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16> {way = #moe.way<native>} -> tensor<?x160xbf16>
+  // expected-error@+1 {{has 'strategy' without quantized operands; remove it}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16> {strategy = #moe.strategy<native>} -> tensor<?x160xbf16>
   return
 }
 
@@ -244,7 +244,7 @@ func.func @quantize(%x: tensor<?x200xbf16>) {
 // -----
 
 func.func @weights(%x: tensor<?x64xbf16>, %w: tensor<64x64xbf16>, %s: tensor<1x1xf32>) {
-  // expected-error@+1 {{has 'weight_quant' in 'packing = bf16', which is of inputs; remove it}}
+  // expected-error@+1 {{has 'weight_quant' with 'packing = bf16', which only inputs may have; remove it}}
   %y = moe.grouped_matmul %x, %w : tensor<?x64xbf16>, tensor<64x64xbf16> weight_scale(%s : tensor<1x1xf32>)
       {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, packing = bf16>} -> tensor<?x64xbf16>
   return
@@ -253,7 +253,7 @@ func.func @weights(%x: tensor<?x64xbf16>, %w: tensor<64x64xbf16>, %s: tensor<1x1
 // -----
 
 func.func @quantize(%x: tensor<?x256xbf16>) {
-  // expected-error@+1 {{makes scales with a dynamic 'quant', and only then, but those of groups that 'packing = bf16' has in the numbers}}
+  // expected-error@+1 {{has a 'scale' result if and only if 'quant' is dynamic, except with 'packing = bf16' in groups, whose values include their scales}}
   %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16, power_of_two = true> %x
       : tensor<?x256xbf16> -> tensor<?x256xbf16>, tensor<?x2xf32>
   return
@@ -262,7 +262,7 @@ func.func @quantize(%x: tensor<?x256xbf16>) {
 // -----
 
 func.func @scaled(%x: tensor<?x128xbf16>, %a: tensor<?x1xf32>, %w: tensor<64x128xbf16>) {
-  // expected-error@+1 {{has 'input_quant' in 'packing = bf16' of groups, whose numbers are times their scales already; remove it}}
+  // expected-error@+1 {{has 'input_quant' with 'packing = bf16' in groups, whose values include their scales already; remove it}}
   %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<64x128xbf16> input_scale(%a : tensor<?x1xf32>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16, power_of_two = true>} -> tensor<?x64xbf16>
   return

@@ -357,24 +357,24 @@ func.func @ranks(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %valid: tensor<1xi
   return
 }
 
-// CHECK-LABEL: func.func @owners_of_replicas
-func.func @owners_of_replicas(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %owners: tensor<8x3xi32>) {
-  // CHECK: moe.dispatch <dp> {{.*}} owned [0] {experts_per_owner = 6 : i64} :
-  %all:2 = moe.dispatch <dp> %x, %ids owners(%owners : tensor<8x3xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
-      {experts_per_owner = 6 : i64} : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
-  // CHECK: moe.combine <dp> {{.*}} owners(%{{[a-z0-9]+}} : tensor<8x3xi32>) {{.*}} {experts_per_owner = 6 : i64} :
-  %0 = moe.combine <dp> %all#0 owners(%owners : tensor<8x3xi32>) ids(%ids, %all#1 : tensor<?x2xi32>, tensor<?x2xi32>)
-      {experts_per_owner = 6 : i64} : tensor<?x16xf16>
+// CHECK-LABEL: func.func @destinations_of_replicas
+func.func @destinations_of_replicas(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %destinations: tensor<8x3xi32>) {
+  // CHECK: moe.dispatch <dp> {{.*}} routed [0] {experts_per_rank = 6 : i64} :
+  %all:2 = moe.dispatch <dp> %x, %ids destinations(%destinations : tensor<8x3xi32>) ids(%ids : tensor<?x2xi32>) routed [0]
+      {experts_per_rank = 6 : i64} : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
+  // CHECK: moe.combine <dp> {{.*}} destinations(%{{[a-z0-9]+}} : tensor<8x3xi32>) {{.*}} {experts_per_rank = 6 : i64} :
+  %0 = moe.combine <dp> %all#0 destinations(%destinations : tensor<8x3xi32>) ids(%ids, %all#1 : tensor<?x2xi32>, tensor<?x2xi32>)
+      {experts_per_rank = 6 : i64} : tensor<?x16xf16>
   return
 }
 
-// CHECK-LABEL: func.func @owners(
-func.func @owners(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %owners: tensor<8xi32>) {
-  // CHECK: %[[D:.*]]:2 = moe.dispatch <dp> %{{[a-z0-9]+}}, %{{[a-z0-9]+}} owners(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}} : tensor<?x2xi32>) owned [0] : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
-  %all:2 = moe.dispatch <dp> %x, %ids owners(%owners : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
+// CHECK-LABEL: func.func @destinations(
+func.func @destinations(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %destinations: tensor<8xi32>) {
+  // CHECK: %[[D:.*]]:2 = moe.dispatch <dp> %{{[a-z0-9]+}}, %{{[a-z0-9]+}} destinations(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}} : tensor<?x2xi32>) routed [0] : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
+  %all:2 = moe.dispatch <dp> %x, %ids destinations(%destinations : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) routed [0]
       : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
-  // CHECK: moe.combine <dp> %[[D]]#0 owners(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}}, %[[D]]#1 : tensor<?x2xi32>, tensor<?x2xi32>) : tensor<?x16xf16>
-  %0 = moe.combine <dp> %all#0 owners(%owners : tensor<8xi32>) ids(%ids, %all#1 : tensor<?x2xi32>, tensor<?x2xi32>)
+  // CHECK: moe.combine <dp> %[[D]]#0 destinations(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}}, %[[D]]#1 : tensor<?x2xi32>, tensor<?x2xi32>) : tensor<?x16xf16>
+  %0 = moe.combine <dp> %all#0 destinations(%destinations : tensor<8xi32>) ids(%ids, %all#1 : tensor<?x2xi32>, tensor<?x2xi32>)
       : tensor<?x16xf16>
   return
 }

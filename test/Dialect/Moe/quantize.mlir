@@ -68,10 +68,10 @@ func.func @one_scale(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %given: tens
   %r = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> %h offsets(%offsets : tensor<5xi32>)
       tensor_scale(%t : tensor<1xf32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>
   // CHECK: moe.grouped_matmul {{.*}} input_scale(%{{[a-z0-9]+}} : tensor<1xf32>) weight_scale(%{{[a-z0-9]+}} : tensor<160x1xf32>)
-  // CHECK-SAME: way = #moe.way<native>
+  // CHECK-SAME: strategy = #moe.strategy<native>
   %0 = moe.grouped_matmul %q, %w : tensor<?x200xf8E4M3FN>, tensor<160x200xf8E4M3FN>
       input_scale(%s : tensor<1xf32>) weight_scale(%ws : tensor<160x1xf32>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
-       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, way = #moe.way<native>} -> tensor<?x160xbf16>
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, strategy = #moe.strategy<native>} -> tensor<?x160xbf16>
   return
 }

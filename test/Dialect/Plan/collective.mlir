@@ -31,7 +31,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is over axis 'tp', which has one rank; give the program a 'mesh' that has more, or drop the collective}}
+    // expected-error@+1 {{is over axis 'tp', which has one rank; give the program a 'mesh' with more ranks, or remove the collective}}
     plan.collective all_reduce tp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -42,7 +42,7 @@ plan.program @layer max_tokens 64 mesh <dp = 4> {
   %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{ins[0] has ceildiv(tokens, 2) rows and outs[0] tokens; 4 ranks make that 4 times as many}}
+    // expected-error@+1 {{ins[0] has ceildiv(tokens, 2) rows and outs[0] tokens; 4 ranks turn that into 4 times as many}}
     plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -53,7 +53,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf16>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{they may differ in the first dimension alone}}
+    // expected-error@+1 {{they may differ only in the first dimension}}
     plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf16>)
   }
 }
@@ -78,8 +78,8 @@ module attributes {test.mesh = #plan.mesh<dp = 1, tp = 2>} {}
 // -----
 
 // Rows that go only to their destination ranks.
-// CHECK: plan.collective all_gather dp ins(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) outs(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) owners(%{{.*}} : memref<4xi32>) ids(%{{.*}} : memref<?x2xi32>) owned [0]
-// CHECK: plan.collective reduce_scatter dp ins(%{{.*}} : memref<?x8xf32>) outs(%{{.*}} : memref<?x8xf32>) owners(%{{.*}} : memref<4xi32>) ids(%{{.*}}, %{{.*}} : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+// CHECK: plan.collective all_gather dp ins(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) outs(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) destinations(%{{.*}} : memref<4xi32>) ids(%{{.*}} : memref<?x2xi32>) routed [0]
+// CHECK: plan.collective reduce_scatter dp ins(%{{.*}} : memref<?x8xf32>) outs(%{{.*}} : memref<?x8xf32>) destinations(%{{.*}} : memref<4xi32>) ids(%{{.*}}, %{{.*}} : memref<?x2xi32>, memref<?x2xi32>) routed [0]
 plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
@@ -90,9 +90,9 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   plan.variant tokens 0 to 64 {
     plan.collective all_gather dp ins(%x, %i : memref<?x8xf32>, memref<?x2xi32>)
         outs(%all, %is : memref<?x8xf32>, memref<?x2xi32>)
-        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+        destinations(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) routed [0]
     plan.collective reduce_scatter dp ins(%all : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
-        owners(%o : memref<4xi32>) ids(%i, %is : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+        destinations(%o : memref<4xi32>) ids(%i, %is : memref<?x2xi32>, memref<?x2xi32>) routed [0]
   }
 }
 
@@ -104,9 +104,9 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %o = plan.tensor weight "o" : memref<4xi32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{has 'ids' of tokens rows for ceildiv(tokens, 2) rows that are moved; give the ids of those}}
+    // expected-error@+1 {{has 'ids' of tokens rows for ceildiv(tokens, 2) moved rows; give the ids of the moved rows}}
     plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
-        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+        destinations(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) routed [0]
   }
 }
 
@@ -121,7 +121,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   plan.variant tokens 0 to 64 {
     // expected-error@+1 {{reads memory that no step has written yet}}
     plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
-        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+        destinations(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) routed [0]
   }
 }
 
@@ -133,9 +133,9 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %o = plan.tensor weight "o" : memref<4xi32>
   %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{has 'owners', 1 'ids' and 1 'owned'; give 'owners', 2 'ids' and at least one number of 'owned', or none}}
+    // expected-error@+1 {{has 'destinations', 1 'ids' and 1 'routed'; give 'destinations', 2 'ids' and one or more indices in 'routed', or none of these}}
     plan.collective reduce_scatter dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
-        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+        destinations(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) routed [0]
   }
 }
 
@@ -165,7 +165,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %a = plan.tensor input "a" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{has 'sums_of', but no launch before it makes the sums; drop 'sums_of'}}
+    // expected-error@+1 {{has 'sums_of', but no earlier launch makes the sums; remove 'sums_of'}}
     plan.collective reduce_scatter dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
         sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
   }
@@ -205,7 +205,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is 'to_results', which an all_gather of buffers may be; drop it}}
+    // expected-error@+1 {{is 'to_results', which only an all_gather of buffers may be; remove it}}
     plan.collective all_gather dp to_results ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -216,7 +216,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.buffer "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is 'to_results', which an all_gather of buffers may be; drop it}}
+    // expected-error@+1 {{is 'to_results', which only an all_gather of buffers may be; remove it}}
     plan.collective reduce_scatter dp to_results ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }

@@ -29,7 +29,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%a : memref<?x8xf32>)
-    // expected-error@+1 {{has columns [2, 4]; give the first one, a multiple of how many there are, and that number}}
+    // expected-error@+1 {{has columns [2, 4]; give the first column, a multiple of the number of columns, and that number}}
     plan.collective reduce_scatter dp columns [2, 4] ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
         sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
   }
@@ -45,7 +45,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%a : memref<?x8xf32>)
-    // expected-error@+1 {{has 3 columns of 8; give a number that divides these}}
+    // expected-error@+1 {{has 3 columns of 8; give a number that divides them}}
     plan.collective reduce_scatter dp columns [0, 3] ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
         sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
   }
@@ -61,7 +61,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%a : memref<?x8xf32>)
-    // expected-error@+1 {{has 'columns' without 'sums_of'; give 'sums_of' too, or drop them}}
+    // expected-error@+1 {{has 'columns' without 'sums_of'; give 'sums_of' too, or remove 'columns'}}
     plan.collective reduce_scatter dp columns [0, 8] ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -76,7 +76,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%a : memref<?x8xf32>)
-    // expected-error@+1 {{is of columns from 4 on, but the collective before it is not the same of the 4 columns before; give all of them, in order}}
+    // expected-error@+1 {{moves columns from 4 on, but the collective before it does not move the previous 4 columns of the same rows; move all columns, in order}}
     plan.collective reduce_scatter dp columns [4, 4] ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
         sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
   }
@@ -91,7 +91,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is of columns up to 4, but the collective behind it is not the same of the 4 columns behind; give all of them, in order}}
+    // expected-error@+1 {{moves columns up to 4, but the collective after it does not move the next 4 columns of the same rows; move all columns, in order}}
     plan.collective reduce_scatter dp columns [0, 4] ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
         sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
     plan.launch @k ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%a : memref<?x8xf32>)
@@ -126,7 +126,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
   %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{has columns [0]; give the first one, a multiple of how many there are, and that number}}
+    // expected-error@+1 {{has columns [0]; give the first column, a multiple of the number of columns, and that number}}
     plan.launch @k columns [0] ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -138,7 +138,7 @@ plan.program @layer max_tokens 64 {
   %r = plan.tensor input "r" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{has no 'columns', but k is told the first one; give them}}
+    // expected-error@+1 {{has no 'columns', but k takes the first column; give 'columns'}}
     plan.launch @k ins(%r : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -152,7 +152,7 @@ plan.program @layer max_tokens 64 {
   %r = plan.tensor input "r" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{has 'columns', but k is for all of them; drop these}}
+    // expected-error@+1 {{has 'columns', but k computes all columns; remove 'columns'}}
     plan.launch @k columns [0, 4] ins(%r : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }

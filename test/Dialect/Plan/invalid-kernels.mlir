@@ -5,7 +5,7 @@ plan.program @layer max_tokens 64 {
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   %w = plan.tensor weight "w" : memref<8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{launches 'missing', which is no kernel of the module}}
+    // expected-error@+1 {{launches 'missing', which is not a kernel of the module}}
     plan.launch @missing ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -24,7 +24,7 @@ plan.program @layer max_tokens 64 {
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   %w = plan.tensor weight "w" : memref<8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{launches 'other', which is no kernel of the module}}
+    // expected-error@+1 {{launches 'other', which is not a kernel of the module}}
     plan.launch @other ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -135,14 +135,14 @@ tile.kernel @k(%x: memref<?x8xf32>, %y: memref<?x4xf32>, %tokens: i64) {
 
 // -----
 
-// expected-error@+1 {{argument 0 is 'i64'; a kernel takes and makes ranked tensors}}
+// expected-error@+1 {{argument 0 is 'i64'; a kernel's arguments and results are ranked tensors}}
 plan.kernel @k(%x: i64) {
   plan.return
 }
 
 // -----
 
-// expected-error@+1 {{result 0 is 'f32'; a kernel takes and makes ranked tensors}}
+// expected-error@+1 {{result 0 is 'f32'; a kernel's arguments and results are ranked tensors}}
 "plan.kernel"() ({
 ^bb0:
   "plan.return"() : () -> ()

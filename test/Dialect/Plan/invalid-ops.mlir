@@ -77,7 +77,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is the first step of stream 1; let that stream wait for an event of another one before}}
+    // expected-error@+1 {{is the first step of stream 1; put a 'plan.wait' on that stream first}}
     plan.launch @k stream 1 ins() outs(%y : memref<?x8xf32>)
   }
 }
@@ -89,7 +89,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is the first step of stream 2; let that stream wait for an event of another one before}}
+    // expected-error@+1 {{is the first step of stream 2; put a 'plan.wait' on that stream first}}
     plan.record event 0 stream 2
   }
 }
@@ -208,21 +208,21 @@ plan.program @layer max_tokens 64 {
 // -----
 
 plan.program @layer max_tokens 64 {
-  // expected-error@+1 {{'b' has slot -1; slots are numbered from 0, and no 'slot' means that none is assigned yet}}
+  // expected-error@+1 {{'b' has slot -1; slots are numbered from 0 and assigned by plan-assign-slots}}
   plan.buffer "b" slot -1 : memref<8xf32>
 }
 
 // -----
 
 plan.program @layer max_tokens 64 {
-  // expected-error@+1 {{'x' has gaps between its rows, which weights alone may have; remove the layout}}
+  // expected-error@+1 {{'x' has gaps between its rows, which only weights may have; remove the layout}}
   plan.tensor input "x" : memref<4x8xf32, strided<[?, 1]>>
 }
 
 // -----
 
 plan.program @layer max_tokens 64 {
-  // expected-error@+1 {{'b' has gaps between its rows, which weights alone may have; remove the layout}}
+  // expected-error@+1 {{'b' has gaps between its rows, which only weights may have; remove the layout}}
   plan.buffer "b" : memref<4x8xf32, strided<[?, 1]>>
 }
 
@@ -277,7 +277,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{is dependent, but the step before it on stream 0 is no launch; drop 'dependent'}}
+    // expected-error@+1 {{is dependent, but the step before it on stream 0 is not a launch; remove 'dependent'}}
     plan.launch @k dependent ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -291,7 +291,7 @@ plan.program @layer max_tokens 64 {
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
     plan.record event 0 stream 0
-    // expected-error@+1 {{is dependent, but the step before it on stream 0 is no launch; drop 'dependent'}}
+    // expected-error@+1 {{is dependent, but the step before it on stream 0 is not a launch; remove 'dependent'}}
     plan.launch @k dependent ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -306,7 +306,7 @@ plan.program @layer max_tokens 64 {
     plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
     plan.record event 0 stream 0
     plan.wait event 0 stream 1
-    // expected-error@+1 {{is dependent, but the step before it on stream 1 is no launch; drop 'dependent'}}
+    // expected-error@+1 {{is dependent, but the step before it on stream 1 is not a launch; remove 'dependent'}}
     plan.launch @k stream 1 dependent ins() outs(%y : memref<?x8xf32>)
   }
 }
@@ -318,7 +318,7 @@ plan.program @layer max_tokens 64 {
   %w = plan.tensor weight "w" : memref<8xf32>
   %p = plan.tensor prepared "p" : memref<8xf32>
   plan.prepare {
-    // expected-error@+1 {{is dependent, but the step before it on stream 0 is no launch; drop 'dependent'}}
+    // expected-error@+1 {{is dependent, but the step before it on stream 0 is not a launch; remove 'dependent'}}
     plan.launch @k dependent ins(%w : memref<8xf32>) outs(%p : memref<8xf32>)
   }
   plan.variant tokens 0 to 64 {

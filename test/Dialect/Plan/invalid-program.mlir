@@ -18,7 +18,7 @@ plan.program @layer max_tokens 64 {
 
 // -----
 
-// expected-error@+1 {{has variants for 0 to 8 tokens only; the last must reach 'max_tokens' = 64}}
+// expected-error@+1 {{has variants for 0 to 8 tokens only; the last variant must reach 'max_tokens' = 64}}
 plan.program @layer max_tokens 64 {
   plan.variant tokens 0 to 8 {
   }
@@ -68,7 +68,7 @@ func.func private @k()
 plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
-  // expected-error@+1 {{serves 3 to 2 tokens; write a range like '0 to 16384'}}
+  // expected-error@+1 {{serves 3 to 2 tokens; write an ascending range, as in '0 to 16384'}}
   plan.variant tokens 3 to 2 {
   }
 }
@@ -121,7 +121,7 @@ plan.program @layer max_tokens 64 {
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.prepare {
   }
-  // expected-error@+1 {{is the second one; put all launches into one 'plan.prepare'}}
+  // expected-error@+1 {{is the second 'plan.prepare'; put all launches into one}}
   plan.prepare {
   }
   plan.variant tokens 0 to 64 {
@@ -133,9 +133,9 @@ func.func private @k()
 // -----
 
 plan.program @layer max_tokens 64 {
-  // expected-note@+1 {{the other is here}}
+  // expected-note@+1 {{the other one is here}}
   plan.buffer "a" : memref<8xf32>
-  // expected-error@+1 {{'a' is the name of another tensor or buffer too; give each its own}}
+  // expected-error@+1 {{'a' also names another tensor or buffer; use distinct names}}
   plan.tensor weight "a" : memref<8xf32>
   plan.variant tokens 0 to 64 {
   }
@@ -178,7 +178,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{writes 'x', the caller's input; write a buffer or an output}}
+    // expected-error@+1 {{writes 'x', the caller's input; write to a buffer or an output}}
     plan.launch @k ins() outs(%x : memref<?x8xf32>)
   }
 }
@@ -201,7 +201,7 @@ plan.program @layer max_tokens 64 {
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   plan.prepare {
-    // expected-error@+1 {{prepares weights, before any run: it takes weights and prepared tensors only, not the input 'x'}}
+    // expected-error@+1 {{prepares weights before any run, so it reads only weights and prepared tensors, not the input 'x'}}
     plan.launch @k ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
   plan.variant tokens 0 to 64 {
@@ -218,7 +218,7 @@ plan.program @layer max_tokens 64 {
   %w = plan.tensor weight "w" : memref<8xf32>
   %b = plan.buffer "b" : memref<8xf32>
   plan.prepare {
-    // expected-error@+1 {{prepares weights, before any run: it takes weights and prepared tensors only, not the buffer 'b'}}
+    // expected-error@+1 {{prepares weights before any run, so it reads only weights and prepared tensors, not the buffer 'b'}}
     plan.launch @k ins(%w : memref<8xf32>) outs(%b : memref<8xf32>)
   }
   plan.variant tokens 0 to 64 {
@@ -234,7 +234,7 @@ plan.program @layer max_tokens 64 {
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
   plan.prepare {
-    // expected-error@+1 {{takes a weight that 'p' overwrites; let it take 'p'}}
+    // expected-error@+1 {{reads a weight that 'p' overwrites; read 'p'}}
     plan.launch @k ins(%w : memref<8xf32>) outs(%p : memref<2x4xf32>)
   }
   plan.variant tokens 0 to 64 {
@@ -251,7 +251,7 @@ plan.program @layer max_tokens 64 {
   %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
   plan.prepare {
     plan.launch @k ins() outs(%p : memref<2x4xf32>)
-    // expected-error@+1 {{takes a weight that 'p' overwrites; let it take 'p'}}
+    // expected-error@+1 {{reads a weight that 'p' overwrites; read 'p'}}
     plan.launch @k ins(%w : memref<8xf32>) outs()
   }
   plan.variant tokens 0 to 64 {
@@ -270,7 +270,7 @@ plan.program @layer max_tokens 64 {
     plan.launch @k ins() outs(%p : memref<2x4xf32>)
   }
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{takes a weight that 'p' overwrites; let it take 'p'}}
+    // expected-error@+1 {{reads a weight that 'p' overwrites; read 'p'}}
     plan.launch @k ins(%w : memref<8xf32>) outs(%y : memref<?x8xf32>)
   }
 }
@@ -303,7 +303,7 @@ plan.program @layer max_tokens 64 {
 
   }
   plan.variant tokens 0 to 64 {
-    // expected-error@+1 {{writes 'p', which is prepared once for all runs; write a buffer}}
+    // expected-error@+1 {{writes 'p', which is prepared once for all runs; write to a buffer}}
     plan.launch @k ins() outs(%p : memref<2x4xf32>)
   }
 }
@@ -314,7 +314,7 @@ func.func private @k()
 plan.program @layer max_tokens 64 {
   %w = plan.tensor weight "w" : memref<8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
-  // expected-error@+1 {{'p' is in place of 'y', which is no weight above it}}
+  // expected-error@+1 {{'p' has 'in_place' 'y', which is not a weight above it}}
   %p = plan.tensor prepared "p" in_place "y" : memref<2x4xf32>
   plan.prepare {
 
@@ -330,7 +330,7 @@ func.func private @k()
 plan.program @layer max_tokens 64 {
   %w = plan.tensor weight "w" : memref<8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
-  // expected-error@+1 {{'p' of type 'memref<2x5xf32>' does not fill 'w' of type 'memref<8xf32>'; give it memory of its own}}
+  // expected-error@+1 {{'p' of type 'memref<2x5xf32>' does not fill 'w' of type 'memref<8xf32>'; remove 'in_place'}}
   %p = plan.tensor prepared "p" in_place "w" : memref<2x5xf32>
   plan.prepare {
 
@@ -347,7 +347,7 @@ plan.program @layer max_tokens 64 {
   %w = plan.tensor weight "w" : memref<8xf32>
   %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
   %p = plan.tensor prepared "p" in_place "w" : memref<2x4xf32>
-  // expected-error@+1 {{'q' is the second one in place of 'w'; give it memory of its own}}
+  // expected-error@+1 {{'q' is the second tensor in the memory of 'w'; remove 'in_place'}}
   %q = plan.tensor prepared "q" in_place "w" : memref<2x4xf32>
   plan.prepare {
 

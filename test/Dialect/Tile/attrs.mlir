@@ -2,18 +2,18 @@
 // RUN: moe-opt %s | moe-opt | FileCheck %s
 
 // CHECK-LABEL: module @config
-// CHECK-SAME: all = #tile.cpu_contract<register_rows = 4, register_columns = 6, step = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>
-// CHECK-SAME: none = #tile.cpu_rank
-// CHECK-SAME: ring = #tile.sm90_contract<tile_rows = [8, 64, 128], tile_columns = 128, step = 64, stages = 4, map_rows>
-// CHECK-SAME: turned = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m, queue>
-// CHECK-SAME: zeros = #tile.sm90_contract
+// CHECK-SAME: all = #tile.cpu_gemm<register_rows = 4, register_columns = 6, block_k = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>
+// CHECK-SAME: none = #tile.cpu_sort_by_expert
+// CHECK-SAME: ring = #tile.sm90_gemm<block_m = [8, 64, 128], block_n = 128, block_k = 64, stages = 4, map_rows>
+// CHECK-SAME: turned = #tile.sm90_gemm<block_m = [64, 128], block_n = 128, block_k = 64, stages = 4, no_swap_ab, dynamic_scheduler>
+// CHECK-SAME: zeros = #tile.sm90_gemm
 module @config attributes {test.values = {
-  all = #tile.cpu_contract<register_rows = 4, register_columns = 6, step = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>,
-  ring = #tile.sm90_contract<tile_rows = [8, 64, 128], tile_columns = 128, step = 64, stages = 4, map_rows>,
-  turned = #tile.sm90_contract<tile_rows = [64, 128], tile_columns = 128, step = 64, stages = 4, rows_on_m, queue>,
-  none = #tile.cpu_rank,
+  all = #tile.cpu_gemm<register_rows = 4, register_columns = 6, block_k = 8, columns_per_cta = 32, lanes = 16, rows_per_cta = 128>,
+  ring = #tile.sm90_gemm<block_m = [8, 64, 128], block_n = 128, block_k = 64, stages = 4, map_rows>,
+  turned = #tile.sm90_gemm<block_m = [64, 128], block_n = 128, block_k = 64, stages = 4, no_swap_ab, dynamic_scheduler>,
+  none = #tile.cpu_sort_by_expert,
   // Defaults are not printed; fields may come in any order.
-  zeros = #tile.sm90_contract<l2_rows = 0, stages = 0, step = 0, tile_columns = 0, tile_rows = []>
+  zeros = #tile.sm90_gemm<l2_rows = 0, stages = 0, block_k = 0, block_n = 0, block_m = []>
 }} {}
 
 // CHECK-LABEL: module @tensor_map
@@ -66,4 +66,12 @@ module @forms attributes {test.values = {
   few = #tile.group_rows<min = 1, max = 64>,
   many = #tile.group_rows<min = 65>,
   between = #tile.group_rows<min = 2, max = 9>
+}} {}
+
+// CHECK-LABEL: module @sum_order
+// CHECK-SAME: all = #tile.sum_order<unit = tensor_core, k = 16, shuffled = 64, splits = 2, adjacent = 32, promoted = 128>
+// CHECK-SAME: plain = #tile.sum_order<unit = fma, k = 1>
+module @sum_order attributes {test.values = {
+  all = #tile.sum_order<unit = tensor_core, k = 16, shuffled = 64, splits = 2, adjacent = 32, promoted = 128>,
+  plain = #tile.sum_order<unit = fma, k = 1, shuffled = 0, splits = 1, adjacent = 0, promoted = 0>
 }} {}

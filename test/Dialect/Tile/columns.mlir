@@ -3,9 +3,9 @@
 
 // CHECK-LABEL: tile.kernel @product(
 //  CHECK-SAME: %first_column: i64, %tokens: i64)
-//       CHECK: tile.contract tokens(%tokens) {{.*}} first_column(%first_column) outs({{.*}} {num_columns = 64 : i64}
+//       CHECK: tile.gemm tokens(%tokens) {{.*}} first_column(%first_column) outs({{.*}} {num_columns = 64 : i64}
 tile.kernel @product(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %c: i64, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>) first_column(%c)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>) first_column(%c)
       outs(%y : memref<?x128xbf16>) {num_columns = 64 : i64}
   tile.return
 }
@@ -25,8 +25,8 @@ tile.kernel @exchange(%a: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf
 // -----
 
 tile.kernel @count(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %c: i64, %t: i64) {
-  // expected-error@+1 {{has num_columns = 48 of 'memref<?x128xbf16>'; give a number that divides the columns}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>) first_column(%c)
+  // expected-error@+1 {{has num_columns = 48 of 'memref<?x128xbf16>'; give a divisor of the number of columns}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>) first_column(%c)
       outs(%y : memref<?x128xbf16>) {num_columns = 48 : i64}
   tile.return
 }
@@ -34,8 +34,8 @@ tile.kernel @count(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x
 // -----
 
 tile.kernel @alone(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %c: i64, %t: i64) {
-  // expected-error@+1 {{has the one of 'first_column' and 'num_columns' without the other, or a kernel whose argument ahead of the token count is another; give both and that one, or none}}
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>) outs(%y : memref<?x128xbf16>)
+  // expected-error@+1 {{needs both 'first_column' and 'num_columns', or neither; 'first_column' must be the kernel's argument before the token count}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>) outs(%y : memref<?x128xbf16>)
       {num_columns = 64 : i64}
   tile.return
 }
@@ -43,7 +43,7 @@ tile.kernel @alone(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x
 // -----
 
 tile.kernel @other(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %c: i64, %t: i64) {
-  // expected-error@+1 {{is in a kernel that is told a first column; products and exchanges are for some columns}}
+  // expected-error@+1 {{is in a kernel with a first column; only gemms and exchanges compute some columns}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
       ^bb0(%v: f32):
         tile.yield %v : f32
@@ -54,7 +54,7 @@ tile.kernel @other(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %c: i64, %t: i64) {
 // -----
 
 tile.kernel @gathers(%a: memref<?x8xf32>, %y: memref<?x8xf32>, %h: memref<?xi64>, %g: memref<?xi64>, %c: i64, %t: i64) {
-  // expected-error@+1 {{has 'first_column' without 'sums_of'; give 'sums_of' too, or drop it}}
+  // expected-error@+1 {{has 'first_column' without 'sums_of'; give 'sums_of' too, or remove 'first_column'}}
   tile.exchange reduce_scatter tokens(%t) ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
       heaps(%h, %g : memref<?xi64>, memref<?xi64>) first_column(%c) {num_columns = 4 : i64}
   tile.return

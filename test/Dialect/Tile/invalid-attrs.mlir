@@ -1,22 +1,22 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{'#tile.config' is no attribute of the dialect; each schedule has its own, as in '#tile.sm90_contract<tile_rows = [16], tile_columns = 64>' for what 'schedule = "sm90.contract"' was}}
-module attributes {test.a = #tile.config<schedule = "cpu.contract", m = 4>} {}
+// expected-error@+1 {{'#tile.config' is not an attribute of the dialect; each schedule has its own, such as '#tile.gpu_gemv<block_m = 8, threads = 128>' in place of 'schedule = "gpu.gemv"'}}
+module attributes {test.a = #tile.config<schedule = "cpu.gemm", m = 4>} {}
 
 // -----
 
-// expected-error@+1 {{'#tile.sm91_contract' is no attribute of the dialect}}
-module attributes {test.a = #tile.sm91_contract<step = 4>} {}
+// expected-error@+1 {{'#tile.sm91_gemm' is not an attribute of the dialect}}
+module attributes {test.a = #tile.sm91_gemm<block_k = 4>} {}
 
 // -----
 
-// expected-error@+1 {{'panel' is no field of cpu.contract; it has register_rows, register_columns, step, columns_per_cta, lanes, rows_per_cta}}
-module attributes {test.a = #tile.cpu_contract<panel = 8>} {}
+// expected-error@+1 {{'panel' is not a field of cpu.gemm; it has register_rows, register_columns, block_k, columns_per_cta, lanes, rows_per_cta}}
+module attributes {test.a = #tile.cpu_gemm<panel = 8>} {}
 
 // -----
 
-// expected-error@+1 {{'lanes' is no field of cpu.rank; it has none}}
-module attributes {test.a = #tile.cpu_rank<lanes = 8>} {}
+// expected-error@+1 {{'lanes' is not a field of cpu.sort_by_expert; it has none}}
+module attributes {test.a = #tile.cpu_sort_by_expert<lanes = 8>} {}
 
 // -----
 
@@ -31,12 +31,12 @@ module attributes {test.a = #tile.cpu_top_k<lanes>} {}
 // -----
 
 // expected-error@+1 {{expected '>'}}
-module attributes {test.a = #tile.sm90_contract<queue = true>} {}
+module attributes {test.a = #tile.sm90_gemm<dynamic_scheduler = true>} {}
 
 // -----
 
 // expected-error@+1 {{'register_rows' is -1; 0 or more is accepted}}
-module attributes {test.a = #tile.cpu_contract<register_rows = -1>} {}
+module attributes {test.a = #tile.cpu_gemm<register_rows = -1>} {}
 
 // -----
 
@@ -46,42 +46,42 @@ module attributes {test.a = #tile.cpu_gather_rows<rows_per_cta = -1>} {}
 // -----
 
 // expected-error@+1 {{'vector_width' is -1; 0 or more is accepted}}
-module attributes {test.a = #tile.sm80_contract<vector_width = -1>} {}
+module attributes {test.a = #tile.sm80_gemm<vector_width = -1>} {}
 
 // -----
 
 // expected-error@+1 {{'max_ctas' is -1; 0 or more is accepted}}
-module attributes {test.a = #tile.sm80_top_k<max_ctas = -1>} {}
+module attributes {test.a = #tile.gpu_top_k<max_ctas = -1>} {}
 
 // -----
 
 // expected-error@+1 {{'stages' is -1; 0 or more is accepted}}
-module attributes {test.a = #tile.sm90_contract<stages = -1>} {}
+module attributes {test.a = #tile.sm90_gemm<stages = -1>} {}
 
 // -----
 
 // expected-error@+1 {{'l2_rows' is -1; 0 or more is accepted}}
-module attributes {test.a = #tile.sm90_contract<l2_rows = -1>} {}
+module attributes {test.a = #tile.sm90_gemm<l2_rows = -1>} {}
 
 // -----
 
 // expected-error@+1 {{'columns_per_cta' is 1048577; at most 1048576 is accepted}}
-module attributes {test.a = #tile.sm80_row_map<columns_per_cta = 1048577>} {}
+module attributes {test.a = #tile.gpu_row_map<columns_per_cta = 1048577>} {}
 
 // -----
 
-// expected-error@+1 {{'tile_rows' has 8 at index 1; heights from 1 to 1024, ascending, are accepted}}
-module attributes {test.a = #tile.sm90_contract<tile_rows = [8, 8]>} {}
+// expected-error@+1 {{'block_m' has 8 at index 1; values from 1 to 1024, ascending, are accepted}}
+module attributes {test.a = #tile.sm90_gemm<block_m = [8, 8]>} {}
 
 // -----
 
-// expected-error@+1 {{'tile_rows' has 0 at index 0; heights from 1 to 1024, ascending, are accepted}}
-module attributes {test.a = #tile.sm90_contract<tile_rows = [0]>} {}
+// expected-error@+1 {{'block_m' has 0 at index 0; values from 1 to 1024, ascending, are accepted}}
+module attributes {test.a = #tile.sm90_gemm<block_m = [0]>} {}
 
 // -----
 
-// expected-error@+1 {{'tile_rows' has 1025 at index 0; heights from 1 to 1024, ascending, are accepted}}
-module attributes {test.a = #tile.sm90_contract<tile_rows = [1025]>} {}
+// expected-error@+1 {{'block_m' has 1025 at index 0; values from 1 to 1024, ascending, are accepted}}
+module attributes {test.a = #tile.sm90_gemm<block_m = [1025]>} {}
 
 // -----
 
@@ -172,3 +172,18 @@ module attributes {test.a = #tile.kernel_form<registers = -1>} {}
 
 // expected-error@+1 {{'registers' is 256; 0 to 255 are accepted}}
 module attributes {test.a = #tile.kernel_form<registers = 256>} {}
+
+// -----
+
+// expected-error@+1 {{'k' is 0; it must be at least 1}}
+module attributes {test.a = #tile.sum_order<unit = tensor_core, k = 0>} {}
+
+// -----
+
+// expected-error@+1 {{'promoted' is -128; it must be at least 0}}
+module attributes {test.a = #tile.sum_order<unit = tensor_core, k = 32, promoted = -128>} {}
+
+// -----
+
+// expected-error@+1 {{'k' is 2, but an FMA adds one product; give 1}}
+module attributes {test.a = #tile.sum_order<unit = fma, k = 2>} {}

@@ -1,6 +1,6 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{has results; a kernel writes memrefs: make them arguments}}
+// expected-error@+1 {{has results; a kernel writes to memrefs: make them arguments}}
 tile.kernel @k(%tokens: i64) -> memref<?x8xf32> {
   tile.return
 }
@@ -21,7 +21,7 @@ tile.kernel @k(%x: memref<?x8xf32>, %y: memref<?x8xf32>) {
 
 // -----
 
-// expected-error@+1 {{argument 0 is 'i32'; a kernel takes ranked memrefs and, last, the token count}}
+// expected-error@+1 {{argument 0 is 'i32'; a kernel takes ranked memrefs, then the first column if a launch computes some columns, then the token count}}
 tile.kernel @k(%n: i32, %tokens: i64) {
   tile.return
 }
@@ -89,7 +89,7 @@ func.func @f() {
 // -----
 
 func.func @f(%v: f32) {
-  // expected-error@+1 {{'tile.yield' op expects parent op to be one of 'tile.top_k, tile.contract, tile.row_map'}}
+  // expected-error@+1 {{'tile.yield' op expects parent op to be one of 'tile.top_k, tile.gemm, tile.row_map'}}
   tile.yield %v : f32
 }
 

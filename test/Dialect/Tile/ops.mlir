@@ -38,21 +38,21 @@ tile.kernel @route(%logits: memref<?x8xf32>, %bias: memref<8xf32>, %scale: memre
       input_ids(%input_ids : memref<?xi32>) hash_table(%table : memref<10x2xi32>)
       outs(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
       <top_k = 2, select = hash> {config = #tile.cpu_top_k<rows_per_cta = 8>}
-  // CHECK-NEXT: tile.rank tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>)
+  // CHECK-NEXT: tile.sort_by_expert tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>)
   // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: outs(%{{.*}} : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
   // CHECK-SAME: {local_experts = array<i64: 7, 0, 3>, num_experts = 8 : i64, num_zero_experts = 1 : i64}
-  tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
       num_valid_tokens(%valid : memref<1xi32>)
       outs(%offsets, %position, %source, %row_weight
            : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
       {num_experts = 8 : i64, num_zero_experts = 1 : i64, local_experts = array<i64: 7, 0, 3>}
-  // CHECK-NEXT: tile.rank tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>) outs(
-  // CHECK-SAME: {config = #tile.cpu_rank, num_experts = 3 : i64}
-  tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+  // CHECK-NEXT: tile.sort_by_expert tokens(%[[TOKENS]]) ids(%[[IDS]], %[[WEIGHTS]] : memref<?x2xi32>, memref<?x2xf32>) outs(
+  // CHECK-SAME: {config = #tile.cpu_sort_by_expert, num_experts = 3 : i64}
+  tile.sort_by_expert tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
       outs(%offsets, %position, %source, %row_weight
            : memref<4xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {num_experts = 3 : i64, config = #tile.cpu_rank}
+      {num_experts = 3 : i64, config = #tile.cpu_sort_by_expert}
   // CHECK-NEXT: tile.return
   tile.return
 }
@@ -66,9 +66,9 @@ tile.kernel @counted(%ids: memref<?x2xi32>, %weights: memref<?x2xf32>, %valid: m
   tile.count_slots tokens(%tokens) ids(%ids : memref<?x2xi32>) num_valid_tokens(%valid : memref<1xi32>)
       outs(%counts : memref<16x2xi32>)
       {num_experts = 8 : i64, local_experts = array<i64: 5, 3>, chunk_tokens = 4 : i64}
-  // CHECK-NEXT: tile.rank {{.*}} num_valid_tokens(%{{.*}} : memref<1xi32>) counts(%{{.*}} : memref<16x2xi32>) outs(
+  // CHECK-NEXT: tile.sort_by_expert {{.*}} num_valid_tokens(%{{.*}} : memref<1xi32>) counts(%{{.*}} : memref<16x2xi32>) outs(
   // CHECK-SAME: counter(%{{.*}} : memref<1xi32>) {chunk_tokens = 4 : i64,
-  tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%tokens) ids(%ids, %weights : memref<?x2xi32>, memref<?x2xf32>)
       num_valid_tokens(%valid : memref<1xi32>) counts(%counts : memref<16x2xi32>)
       outs(%offsets, %position, %source, %row_weight
            : memref<3xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%counter : memref<1xi32>)
@@ -81,16 +81,16 @@ tile.kernel @counted(%ids: memref<?x2xi32>, %weights: memref<?x2xf32>, %valid: m
 tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: memref<5xi32>,
     %source: memref<?xi32>, %ids: memref<?x2xi32>, %counter: memref<1xi32>, %rows: memref<?x1xf32>,
     %columns: memref<4x24xbf16>, %y: memref<?x12xbf16>, %tokens: i64) attributes {grid = #plan.expr<"256">} {
-  // CHECK-NEXT: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<4x24x16xbf16>)
+  // CHECK-NEXT: tile.gemm tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xbf16>, memref<4x24x16xbf16>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>)
   // CHECK-SAME: source(%{{[a-z0-9]+}} : memref<?xi32>)
-  // CHECK-SAME: schedule(ids = %{{[a-z0-9]+}} : memref<?x2xi32>, tickets = %{{[a-z0-9]+}} : memref<1xi32>)
+  // CHECK-SAME: schedule(ids = %{{[a-z0-9]+}} : memref<?x2xi32>, tile_counter = %{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: rows(%{{[a-z0-9]+}} : memref<?x1xf32>)
   // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<4x24xbf16>)
   // CHECK-SAME: outs(%{{[a-z0-9]+}} : memref<?x12xbf16>) epilogue {
-  // CHECK: } {config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>, group_rows = #tile.group_rows<min = 3, max = 64>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, num_experts = 6 : i64}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
-      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) schedule(ids = %ids : memref<?x2xi32>, tickets = %counter : memref<1xi32>)
+  // CHECK: } {config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>, group_rows = #tile.group_rows<min = 3, max = 64>, layout = #moe.weight_layout<order = interleaved>, local_experts = array<i64: 4, 0, 2, 5>, num_experts = 6 : i64}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x16xbf16>, memref<4x24x16xbf16>)
+      offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>) schedule(ids = %ids : memref<?x2xi32>, tile_counter = %counter : memref<1xi32>)
       rows(%rows : memref<?x1xf32>) columns(%columns : memref<4x24xbf16>)
       outs(%y : memref<?x12xbf16>) epilogue {
       ^bb0(%gate: f32, %up: f32, %row: f32, %gateBias: f32, %upBias: f32):
@@ -100,7 +100,7 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
         tile.yield %c : f32
       } {layout = #moe.weight_layout<order = interleaved>, num_experts = 6 : i64,
          local_experts = array<i64: 4, 0, 2, 5>, group_rows = #tile.group_rows<min = 3, max = 64>,
-         config = #tile.cpu_contract<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>}
+         config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, columns_per_cta = 32, lanes = 16>}
   tile.return
 }
 
@@ -108,11 +108,11 @@ tile.kernel @grouped(%x: memref<?x16xbf16>, %w: memref<4x24x16xbf16>, %offsets: 
 tile.kernel @dense(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %bias: memref<8xf32>,
     %addend: memref<?x8xbf16>, %valid: memref<1xi32>, %y: memref<?x8xbf16>, %z: memref<?x8xf32>,
     %tokens: i64) {
-  // CHECK-NEXT: tile.contract
+  // CHECK-NEXT: tile.gemm
   // CHECK-SAME: num_valid_tokens(%{{[a-z0-9]+}} : memref<1xi32>)
   // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<8xf32>)
   // CHECK-SAME: elementwise(%{{[a-z0-9]+}} : memref<?x8xbf16>)
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>)
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>)
       num_valid_tokens(%valid : memref<1xi32>) columns(%bias : memref<8xf32>)
       elementwise(%addend : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>) epilogue {
       ^bb0(%acc: f32, %b: f32, %e: f32):
@@ -120,8 +120,8 @@ tile.kernel @dense(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %bias: memref<8xf
         %t = arith.addf %s, %e : f32
         tile.yield %t : f32
       }
-  // CHECK: tile.contract tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xf32>, memref<8x16xf32>) outs(%{{[a-z0-9]+}} : memref<?x8xf32>){{$}}
-  tile.contract tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>)
+  // CHECK: tile.gemm tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x16xf32>, memref<8x16xf32>) outs(%{{[a-z0-9]+}} : memref<?x8xf32>){{$}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>)
       outs(%z : memref<?x8xf32>)
   tile.return
 }
@@ -148,10 +148,10 @@ tile.kernel @rows(%x: memref<?x16xf16>, %w: memref<?x1xf32>, %y: memref<?x16xf16
 tile.kernel @place(%ids: memref<?x2xi32>, %table: memref<8xi32>, %valid: memref<4xi32>, %places: memref<8x3xi32>,
     %counts: memref<8xi32>, %mask: memref<?xi8>, %other: memref<?x2xi32>, %x: memref<?x16xf16>,
     %e: memref<?x16xf16>, %placed: memref<?x2xi32>, %y: memref<?x16xf16>, %tokens: i64) {
-  // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8xi32>) num_valid_tokens(%{{[a-z0-9]+}} : memref<4xi32>) outs(%{{[a-z0-9]+}} : memref<?x2xi32>) {config = #tile.sm80_place_ids<slots_per_cta = 64>}
+  // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8xi32>) num_valid_tokens(%{{[a-z0-9]+}} : memref<4xi32>) outs(%{{[a-z0-9]+}} : memref<?x2xi32>) {config = #tile.gpu_place_ids<slots_per_cta = 64>}
   tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) table(%table : memref<8xi32>)
       num_valid_tokens(%valid : memref<4xi32>) outs(%placed : memref<?x2xi32>)
-      {config = #tile.sm80_place_ids<slots_per_cta = 64>}
+      {config = #tile.gpu_place_ids<slots_per_cta = 64>}
   // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8x3xi32>) replica_counts(%{{[a-z0-9]+}} : memref<8xi32>) is_padding(%{{[a-z0-9]+}} : memref<?xi8>) outs(
   tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) table(%places : memref<8x3xi32>)
       replica_counts(%counts : memref<8xi32>) is_padding(%mask : memref<?xi8>) outs(%other : memref<?x2xi32>)

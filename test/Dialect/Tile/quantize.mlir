@@ -32,12 +32,12 @@ tile.kernel @one_scale(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: m
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor> tokens(%tokens) ins(%x : memref<?x200xbf16>)
       tensor_scale(%s : memref<1xf32>) outs(%q : memref<?x200xf8E4M3FN>)
   // CHECK: input_scale(%{{[a-z0-9]+}} : memref<1xf32>)
-  // CHECK-SAME: way = #moe.way<decode>
-  tile.contract tokens(%tokens) ins(%q, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>)
+  // CHECK-SAME: strategy = #moe.strategy<dequantize>
+  tile.gemm tokens(%tokens) ins(%q, %w : memref<?x200xf8E4M3FN>, memref<160x200xf8E4M3FN>)
       input_scale(%s : memref<1xf32>) weight_scale(%b : memref<160x1xf32>)
       outs(%y : memref<?x160xbf16>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
-       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, way = #moe.way<decode>}
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, strategy = #moe.strategy<dequantize>}
   tile.return
 }
 
@@ -45,10 +45,10 @@ tile.kernel @one_scale(%x: memref<?x200xbf16>, %q: memref<?x200xf8E4M3FN>, %s: m
 tile.kernel @contract(%q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
     %w: memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>, %b: memref<4x2x2xf32>, %offsets: memref<5xi32>,
     %source: memref<?xi32>, %y: memref<?x160xbf16>, %tokens: i64) {
-  // CHECK: tile.contract tokens(%tokens) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
+  // CHECK: tile.gemm tokens(%tokens) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
   // CHECK-SAME: input_scale(%{{[a-z0-9]+}} : memref<?x2xf32>) weight_scale(%{{[a-z0-9]+}} : memref<4x2x2xf32>)
   // CHECK-SAME: offsets(%{{[a-z0-9]+}} : memref<5xi32>) source(%{{[a-z0-9]+}} : memref<?xi32>)
-  tile.contract tokens(%tokens)
+  tile.gemm tokens(%tokens)
       ins(%q, %w : memref<?x200xf8E4M3FN>, memref<4x160x200xf8E4M3FN, strided<[?, ?, 1]>>)
       input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>)
       offsets(%offsets : memref<5xi32>) source(%source : memref<?xi32>)
@@ -62,7 +62,7 @@ tile.kernel @quantized_result(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %
     %b: memref<4x4x2xf32>, %offsets: memref<5xi32>, %y: memref<?x150xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
   // CHECK: outs(%{{[a-z0-9]+}} : memref<?x150xf8E4M3FN>) result_scale(%{{[a-z0-9]+}} : memref<?x2xf32>) epilogue {
   // CHECK: rounded_to = bf16
-  tile.contract tokens(%tokens) ins(%q, %w : memref<?x256xf8E4M3FN>, memref<4x300x256xf8E4M3FN>)
+  tile.gemm tokens(%tokens) ins(%q, %w : memref<?x256xf8E4M3FN>, memref<4x300x256xf8E4M3FN>)
       input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x4x2xf32>) offsets(%offsets : memref<5xi32>)
       outs(%y : memref<?x150xf8E4M3FN>) result_scale(%z : memref<?x2xf32>) epilogue {
       ^bb0(%gate: f32, %up: f32):
@@ -78,7 +78,7 @@ tile.kernel @given_scale(%q: memref<?x256xi8>, %s: memref<1xf32>, %w: memref<4x2
     %b: memref<4x256x1xf32>, %offsets: memref<5xi32>, %g: memref<1xf32>, %y: memref<?x256xi8>, %tokens: i64) {
   // CHECK: result_tensor_scale(%{{[a-z0-9]+}} : memref<1xf32>) outs(%{{[a-z0-9]+}} : memref<?x256xi8>)
   // CHECK-SAME: rounded_to = f16
-  tile.contract tokens(%tokens) ins(%q, %w : memref<?x256xi8>, memref<4x256x256xi8>)
+  tile.gemm tokens(%tokens) ins(%q, %w : memref<?x256xi8>, memref<4x256x256xi8>)
       input_scale(%s : memref<1xf32>) weight_scale(%b : memref<4x256x1xf32>) offsets(%offsets : memref<5xi32>)
       result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xi8>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
   tile.return

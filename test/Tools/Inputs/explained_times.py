@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Adds up what moe-compile --explain tells of the first range of tokens, at its first token count.
+"""Sums the times of moe-compile --explain for the first range of tokens, at its first token count.
 
   explained_times.py JOINED APART
 
@@ -25,7 +25,7 @@ def main() -> None:
     products = []
     for name, path in zip(("joined", "apart"), sys.argv[1:]):
         launches, times = read(path)
-        total = times.pop("one after the other")
+        total = times.pop("in sequence")
         # Each row is rounded.
         is_sum = abs(sum(times.values()) - total) < 0.05 * (len(times) + 1) + 1e-9
         print(f"{name}: {launches} launches, {len(times)} rows, {'a sum' if is_sum else 'no sum'}")

@@ -57,13 +57,13 @@ plan.program @layer max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -73,7 +73,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
@@ -127,14 +127,14 @@ plan.program @declined max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) 
       {local_experts = array<i64: 3, 1, 4, 0, 5, 9, 2, 6>, num_experts = 12 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -144,7 +144,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
@@ -154,7 +154,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 }
 tile.kernel @hidden_other(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -203,19 +203,19 @@ tile.kernel @top_k(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>
 }
 tile.kernel @rank_valid(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %n: memref<1xi32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%n : memref<1xi32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%n : memref<1xi32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -225,7 +225,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32

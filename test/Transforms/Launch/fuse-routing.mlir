@@ -10,7 +10,7 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_80 set=fuse-routing.most=-1" 2>&1 | FileCheck %s --check-prefix=MOST
-// MOST: tile-rewrite-launches: 'fuse-routing.most=-1': give a whole number from 0 on
+// MOST: tile-rewrite-launches: 'fuse-routing.most=-1': give an integer of at least 0
 
 // Up to 32 slots are sorted by the CTA that routes: 16 tokens with two each. A range ends there.
 // The logits get another slot than the results of the sort, which is written while they are read.
@@ -39,16 +39,16 @@
 //   CHECK-SAME: block = 512 : i64
 //   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>
 //   CHECK-NEXT: tile.top_k tokens(%tokens) logits(%arg0 : memref<?x8xf32>) num_valid_tokens(%arg1 : memref<1xi32>) outs(%arg2, %arg3 :
-//   CHECK-SAME: config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>
-//   CHECK-NEXT: tile.rank tokens(%tokens) ids(%arg2, %arg3 : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%arg1 : memref<1xi32>)
+//   CHECK-SAME: config = #tile.gpu_top_k<threads = 512, tokens_per_cta = 16>
+//   CHECK-NEXT: tile.sort_by_expert tokens(%tokens) ids(%arg2, %arg3 : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%arg1 : memref<1xi32>)
 //   CHECK-SAME: outs(%arg4, %arg5, %arg6, %arg7 :
-//   CHECK-SAME: config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
+//   CHECK-SAME: config = #tile.gpu_sort_by_expert<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
 //   CHECK-NEXT: tile.return
 // Both phases have equal chunks.
 //        CHECK: tile.kernel @route_0_rank_counts(
 //   CHECK-SAME: block = 1024 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">
-//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.sm80_top_k<threads = 1024, tokens_per_cta = 4, max_ctas = 128>
-//   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.sm80_count_slots<threads = 1024, experts_at_once = 8>
+//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.gpu_top_k<threads = 1024, tokens_per_cta = 4, max_ctas = 128>
+//   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.gpu_count_slots<threads = 1024, experts_at_once = 8>
 // Kernels without launches are erased.
 //        CHECK: tile.kernel @route_0(
 //    CHECK-NOT: tile.kernel @rank_counts(
@@ -81,33 +81,33 @@ plan.program @layer max_tokens 64 {
   }
 }
 tile.kernel @logits(%x: memref<?x64xbf16>, %g: memref<8x64xbf16>, %l: memref<?x8xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %g : memref<?x64xbf16>, memref<8x64xbf16>) outs(%l : memref<?x8xf32>)
+  tile.gemm tokens(%t) ins(%x, %g : memref<?x64xbf16>, memref<8x64xbf16>) outs(%l : memref<?x8xf32>)
   tile.return
 }
 tile.kernel @route_0(%l: memref<?x8xf32>, %v: memref<1xi32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) num_valid_tokens(%v : memref<1xi32>)
       outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
+      {config = #tile.gpu_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank_counts(%i: memref<?x2xi32>, %v: memref<1xi32>, %c: memref<128x8xi32>, %t: i64) {
   tile.count_slots tokens(%t) ids(%i : memref<?x2xi32>) num_valid_tokens(%v : memref<1xi32>) outs(%c : memref<128x8xi32>)
-      {config = #tile.sm80_count_slots<threads = 256, experts_at_once = 8>, chunk_tokens = 4 : i64, num_experts = 8 : i64}
+      {config = #tile.gpu_count_slots<threads = 256, experts_at_once = 8>, chunk_tokens = 4 : i64, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref<1xi32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 8, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 8, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @rank_by_counts(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref<1xi32>, %c: memref<128x8xi32>,
     %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>) num_valid_tokens(%v : memref<1xi32>)
       counts(%c : memref<128x8xi32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {chunk_tokens = 4 : i64, config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 4, experts_at_once = 8>, num_experts = 8 : i64}
+      {chunk_tokens = 4 : i64, config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 4, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 
@@ -146,14 +146,14 @@ plan.program @apart max_tokens 4 {
 tile.kernel @route_0(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>)
       outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
+      {config = #tile.gpu_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 8, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 8, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 
@@ -183,13 +183,13 @@ plan.program @wide max_tokens 4 {
 tile.kernel @route_0(%l: memref<?x64xf32>, %i: memref<?x40xi32>, %r: memref<?x40xf32>, %t: i64) {
   tile.top_k tokens(%t) logits(%l : memref<?x64xf32>)
       outs(%i, %r : memref<?x40xi32>, memref<?x40xf32>) <top_k = 40>
-      {config = #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>}
+      {config = #tile.gpu_top_k<threads = 128, tokens_per_cta = 4>}
   tile.return
 }
 tile.kernel @rank(%i: memref<?x40xi32>, %r: memref<?x40xf32>, %o: memref<65xi32>,
     %p: memref<?x40xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x40xi32>, memref<?x40xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x40xi32>, memref<?x40xf32>)
       outs(%o, %p, %s, %w : memref<65xi32>, memref<?x40xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 25, experts_at_once = 64>, num_experts = 64 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 25, experts_at_once = 64>, num_experts = 64 : i64}
   tile.return
 }

@@ -45,13 +45,13 @@ plan.program @layer max_tokens 16384 {
 }
 tile.kernel @route(%i: memref<?x8xi32>, %r: memref<?x8xf32>, %o: memref<129xi32>, %p: memref<?x8xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x8xi32>, memref<?x8xf32>)
       outs(%o, %p, %s, %w : memref<129xi32>, memref<?x8xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 128 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x4096xbf16>, %w: memref<128x3072x4096xbf16>, %o: memref<129xi32>, %s: memref<?xi32>,
     %y: memref<?x1536xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<128x3072x4096xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<128x3072x4096xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x1536xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %1 = arith.mulf %g, %u : f32
@@ -61,7 +61,7 @@ tile.kernel @hidden(%x: memref<?x4096xbf16>, %w: memref<128x3072x4096xbf16>, %o:
 }
 tile.kernel @out(%x: memref<?x1536xbf16>, %w: memref<128x4096x1536xbf16>, %o: memref<129xi32>, %r: memref<?x1xf32>,
     %y: memref<?x4096xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x1536xbf16>, memref<128x4096x1536xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x1536xbf16>, memref<128x4096x1536xbf16>)
       offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x4096xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %1 = arith.mulf %a, %b : f32

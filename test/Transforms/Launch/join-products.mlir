@@ -1,11 +1,11 @@
 // Gemms that are joined into one kernel.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=join-products target=sm_90a" | FileCheck %s --check-prefixes=CHECK,CHOICE
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" | FileCheck %s --check-prefixes=CHECK,FORCED
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=16 block_n=64 stages=5,out:block_m=16 block_n=256 stages=5}" --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:block_m=16 block_n=64 stages=5,out:block_m=16 block_n=256 stages=5}" | FileCheck %s --check-prefixes=CHECK,FORCED
 // Gemms with forced, different BLOCK_M or stages are not joined.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" -o %t.heights
-// RUN: moe-opt %t.heights --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" | diff - %t.heights
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" -o %t.stages
-// RUN: moe-opt %t.stages --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" | diff - %t.stages
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=16 stages=4,out:block_m=32 stages=4}" -o %t.blockm
+// RUN: moe-opt %t.blockm --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:block_m=16 stages=4,out:block_m=32 stages=4}" | diff - %t.blockm
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=16 stages=4,out:block_m=16 stages=5}" -o %t.stages
+// RUN: moe-opt %t.stages --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:block_m=16 stages=4,out:block_m=16 stages=5}" | diff - %t.stages
 // Gemms with permuted rows are not joined: the first of joined gemms uses no tensor maps of rows.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" -o %t.permuted
 // RUN: moe-opt %t.permuted --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a" | diff - %t.permuted
@@ -39,15 +39,15 @@
 //   CHECK-SAME:     %[[S:arg3]]: memref<?xi32>, %[[W2:arg4]]: memref<8x64x64xbf16>, %[[V:arg5]]: memref<?x1xf32>,
 //   CHECK-SAME:     %[[H:arg6]]: memref<?x64xbf16>, %[[Y:arg7]]: memref<?x64xbf16>, %[[C:arg8]]: memref<1xi32>, %[[T:tokens]]: i64)
 //   CHECK-SAME: form = #tile.kernel_form<resident = true>, grid = #plan.expr<"132">, load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>, shared =
-//   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[X]], %[[W13]] : {{.*}}) offsets(%[[O]] : {{.*}}) source(%[[S]] :
+//   CHECK-NEXT: tile.gemm tokens(%[[T]]) ins(%[[X]], %[[W13]] : {{.*}}) offsets(%[[O]] : {{.*}}) source(%[[S]] :
 //   CHECK-SAME:     schedule(signals = %[[C]] : memref<1xi32>) outs(%[[H]] :
-//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
-//  FORCED-SAME: 64, step = 64
+//        CHECK: #tile.sm90_gemm<block_m = [16], block_n =
+//  FORCED-SAME: 64, block_k = 64
 //   CHECK-SAME: stages = [[#STAGES:]]>, layout
-//   CHECK-NEXT: tile.contract tokens(%[[T]]) ins(%[[H]], %[[W2]] : {{.*}}) offsets(%[[O]] :
+//   CHECK-NEXT: tile.gemm tokens(%[[T]]) ins(%[[H]], %[[W2]] : {{.*}}) offsets(%[[O]] :
 //   CHECK-SAME:     schedule(awaits = %[[C]] : memref<1xi32>) rows(%[[V]] : {{.*}}) outs(%[[Y]] :
-//        CHECK: #tile.sm90_contract<tile_rows = [16], tile_columns =
-//  FORCED-SAME: 256, step = 64
+//        CHECK: #tile.sm90_gemm<block_m = [16], block_n =
+//  FORCED-SAME: 256, block_k = 64
 //   CHECK-SAME: stages = [[#STAGES]], map_rows>
 //   CHECK-NEXT: tile.return
 //    CHECK-NOT: tile.kernel
@@ -82,13 +82,13 @@ plan.program @layer max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -98,7 +98,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
@@ -139,13 +139,13 @@ plan.program @overwritten max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -155,7 +155,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
@@ -198,13 +198,13 @@ plan.program @apart max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -214,7 +214,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
@@ -251,13 +251,13 @@ plan.program @no_ranking max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -267,7 +267,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
@@ -307,13 +307,13 @@ plan.program @no_load max_tokens 16 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %p: memref<?x2xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %s: memref<?xi32>,
     %h: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>)
       source(%s : memref<?xi32>) outs(%h : memref<?x64xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -323,7 +323,7 @@ tile.kernel @hidden(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref
 }
 tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi32>, %v: memref<?x1xf32>,
     %y: memref<?x64xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x64x64xbf16>) offsets(%o : memref<9xi32>)
       rows(%v : memref<?x1xf32>) outs(%y : memref<?x64xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32

@@ -2,7 +2,7 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a" | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" | FileCheck %s --check-prefix=ALWAYS
 // A gemm with a forced config keeps it and its source; with `always` it keeps all other fields.
-// DEFINE: %{forced} = configs={hidden:tile_rows=16+64 tile_columns=64 stages=4 rows_on_m=false}
+// DEFINE: %{forced} = configs={hidden:block_m=16+64 block_n=64 stages=4 no_swap_ab=false}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{forced}" --tile-rewrite-launches="only=permute-rows target=sm_90a %{forced}" | FileCheck %s --check-prefix=KEPT
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{forced}" --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always %{forced}" | FileCheck %s --check-prefix=FORCED
 // Other targets have no tensor maps.
@@ -36,12 +36,12 @@
 //    CHECK-NOT: map_rows
 //        CHECK: tile.kernel @hidden_t16384(%[[X:arg0]]: memref<?x4096xbf16>, %{{arg1}}: memref<8x28672x4096xbf16>, %{{arg2}}: memref<9xi32>, %[[H:arg3]]: memref<?x14336xbf16>, %tokens: i64)
 //   CHECK-SAME: tensor_maps = [{{.*}}#tile.tensor_map<argument = 0,
-//   CHECK-NEXT: tile.contract tokens(%tokens) ins(%[[X]], %arg1 : {{.*}}) offsets(%arg2 : memref<9xi32>) outs(%[[H]] : {{.*}}) epilogue {
+//   CHECK-NEXT: tile.gemm tokens(%tokens) ins(%[[X]], %arg1 : {{.*}}) offsets(%arg2 : memref<9xi32>) outs(%[[H]] : {{.*}}) epilogue {
 //        CHECK: map_rows
 //        CHECK: tile.kernel @gather_rows(%arg0: memref<?x4096xbf16>, %arg1: memref<9xi32>, %arg2: memref<?xi32>, %arg3: memref<?x4096xbf16>, %tokens: i64)
 //   CHECK-SAME: block = 256 : i64, grid = #plan.expr<"ceildiv(tokens * 2, 8)">
 //   CHECK-NEXT: tile.gather_rows tokens(%tokens) ins(%arg0 : memref<?x4096xbf16>) offsets(%arg1 : memref<9xi32>) source(%arg2 : memref<?xi32>)
-//   CHECK-SAME: outs(%arg3 : memref<?x4096xbf16>) {config = #tile.sm80_gather_rows<warps = 8>, top_k = 2 : i64}
+//   CHECK-SAME: outs(%arg3 : memref<?x4096xbf16>) {config = #tile.gpu_gather_rows<warps = 8>, top_k = 2 : i64}
 //    CHECK-NOT: tile.kernel
 //  ALWAYS-LABEL: plan.program @wide
 //        ALWAYS: plan.variant tokens 0 to 64 {
@@ -56,12 +56,12 @@
 //      KEPT-NOT: gather_rows
 //          KEPT: tile.kernel @hidden_t16384(
 //          KEPT: source(
-//          KEPT: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 2440, queue>
+//          KEPT: block_m = [16, 64], block_n = 64, block_k = 64, stages = 4, l2_rows = 2440, dynamic_scheduler>
 //      KEPT-NOT: gather_rows
 //  FORCED-LABEL: plan.program @wide
 //        FORCED: tile.kernel @hidden_t16384(
 //    FORCED-NOT: source(
-//        FORCED: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 2440, map_rows, queue>
+//        FORCED: block_m = [16, 64], block_n = 64, block_k = 64, stages = 4, l2_rows = 2440, map_rows, dynamic_scheduler>
 plan.program @wide max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x4096xbf16>
   %w13 = plan.tensor weight "experts.w13" : memref<8x28672x4096xbf16>
@@ -83,7 +83,7 @@ plan.program @wide max_tokens 16384 {
 }
 tile.kernel @hidden_t64(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x14336xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x14336xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -93,7 +93,7 @@ tile.kernel @hidden_t64(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16>, 
 }
 tile.kernel @hidden_t16384(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x14336xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 65, max_tokens = 16384, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x14336xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -114,10 +114,10 @@ tile.kernel @hidden_t16384(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16
 //   ALWAYS-NEXT: plan.launch @hidden stream 1 ins(%hidden_states_in_order, %experts.w13, %expert_offsets :
 //    KEPT-LABEL: plan.program @narrow_layer
 //      KEPT-NOT: gather_rows
-//          KEPT: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 4880, queue>
+//          KEPT: block_m = [16, 64], block_n = 64, block_k = 64, stages = 4, l2_rows = 4880, dynamic_scheduler>
 //      KEPT-NOT: gather_rows
 //  FORCED-LABEL: plan.program @narrow_layer
-//        FORCED: tile_rows = [16, 64], tile_columns = 64, step = 64, stages = 4, l2_rows = 4880, map_rows, queue>
+//        FORCED: block_m = [16, 64], block_n = 64, block_k = 64, stages = 4, l2_rows = 4880, map_rows, dynamic_scheduler>
 plan.program @narrow_layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
   %w13 = plan.tensor weight "experts.w13" : memref<128x1536x2048xbf16>
@@ -135,7 +135,7 @@ plan.program @narrow_layer max_tokens 16384 {
 }
 tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %h: memref<?x768xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 16384, top_k = 8, experts = 128>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x768xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -173,7 +173,7 @@ plan.program @scaled_layer max_tokens 16384 {
 }
 tile.kernel @hidden(%x: memref<?x4096xf8E4M3FN>, %w: memref<8x28672x4096xf8E4M3FN>, %xs: memref<?x32xf32>, %ws: memref<8x224x32xf32>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x14336xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 4097, max_tokens = 16384, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xf8E4M3FN>, memref<8x28672x4096xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x4096xf8E4M3FN>, memref<8x28672x4096xf8E4M3FN>)
       input_scale(%xs : memref<?x32xf32>) weight_scale(%ws : memref<8x224x32xf32>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x14336xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -222,7 +222,7 @@ plan.program @several max_tokens 16384 {
 }
 tile.kernel @hidden(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x14336xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 4097, max_tokens = 16384, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x14336xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -232,7 +232,7 @@ tile.kernel @hidden(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16>, %o: 
 }
 tile.kernel @hidden_t16384(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x14336xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 4097, max_tokens = 16384, top_k = 4, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x4096xbf16>, memref<8x28672x4096xbf16>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x14336xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -265,7 +265,7 @@ plan.program @unknown_layer max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xbf16>, %w: memref<8x512x256xbf16>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x512x256xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x512x256xbf16>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -275,7 +275,7 @@ tile.kernel @hidden(%x: memref<?x256xbf16>, %w: memref<8x512x256xbf16>, %o: memr
 }
 tile.kernel @odd(%x: memref<?x250xbf16>, %w: memref<8x512x250xbf16>, %o: memref<9xi32>,
     %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x250xbf16>, memref<8x512x250xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x250xbf16>, memref<8x512x250xbf16>)
       offsets(%o : memref<9xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32

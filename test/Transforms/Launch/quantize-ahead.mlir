@@ -25,9 +25,9 @@
 //        CHECK: tile.kernel @quantize_route_rank(
 //   CHECK-SAME: block = 512 : i64, grid = #plan.expr<"max(max(min(ceildiv(tokens, 8), 2112), ceildiv(tokens, 16)), max(min(ceildiv(tokens, 16), 128), 1))">
 //   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>
-//   CHECK-NEXT: tile.quantize {{.*}}config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>
-//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>
-//   CHECK-NEXT: tile.rank {{.*}}config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
+//   CHECK-NEXT: tile.quantize {{.*}}config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>
+//   CHECK-NEXT: tile.top_k {{.*}}config = #tile.gpu_top_k<threads = 512, tokens_per_cta = 16>
+//   CHECK-NEXT: tile.sort_by_expert {{.*}}config = #tile.gpu_sort_by_expert<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
 //   CHECK-NEXT: tile.return
 //  AHEAD-LABEL: plan.program @layer
 //        AHEAD: plan.launch @quantize_route_rank dependent
@@ -53,22 +53,22 @@ plan.program @layer max_tokens 16 {
   }
 }
 tile.kernel @logits(%x: memref<?x128xbf16>, %g: memref<8x128xbf16>, %l: memref<?x8xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
+  tile.gemm tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
   tile.return
 }
 tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      {config = #tile.gpu_top_k<threads = 512, tokens_per_cta = 16>}
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
+      {config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }
 
@@ -97,22 +97,22 @@ plan.program @slot max_tokens 16 {
   }
 }
 tile.kernel @logits(%x: memref<?x128xbf16>, %g: memref<8x128xbf16>, %l: memref<?x8xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
+  tile.gemm tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
   tile.return
 }
 tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.sm80_top_k<threads = 512, tokens_per_cta = 16>}
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      {config = #tile.gpu_top_k<threads = 512, tokens_per_cta = 16>}
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 512, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
+      {config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }
 
@@ -141,21 +141,21 @@ plan.program @threads max_tokens 16 {
   }
 }
 tile.kernel @logits(%x: memref<?x128xbf16>, %g: memref<8x128xbf16>, %l: memref<?x8xf32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
+  tile.gemm tokens(%t) ins(%x, %g : memref<?x128xbf16>, memref<8x128xbf16>) outs(%l : memref<?x8xf32>)
   tile.return
 }
 tile.kernel @route_rank(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
     %p: memref<?x2xi32>, %s: memref<?xi32>, %w: memref<?x1xf32>, %t: i64)
     attributes {load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>} {
   tile.top_k tokens(%t) logits(%l : memref<?x8xf32>) outs(%i, %r : memref<?x2xi32>, memref<?x2xf32>) <top_k = 2>
-      {config = #tile.sm80_top_k<threads = 64, tokens_per_cta = 16>}
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+      {config = #tile.gpu_top_k<threads = 64, tokens_per_cta = 16>}
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>)
-      {config = #tile.sm80_rank<threads = 64, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 64, tokens_per_cta = 16, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> tokens(%t) ins(%x : memref<?x128xbf16>) outs(%q, %c : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>}
+      {config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>}
   tile.return
 }

@@ -8,14 +8,14 @@
 // FEW: plan.launch @quantized ins
 // RUN: sed -e "s/max_tokens = 64/max_tokens = 16384/; s/min_tokens = 0/min_tokens = 4096/; s/tokens 0 to 64/tokens 0 to 16384/; s/max_tokens 64/max_tokens 16384/" %s > %t.many.mlir
 // RUN: moe-opt %t.many.mlir --split-input-file --tile-rewrite-launches="only=quantize-inputs target=sm_90a" | FileCheck %s --check-prefix=MANY
-// MANY: tile.contract {{.*}} schedule(awaits =
+// MANY: tile.gemm {{.*}} schedule(awaits =
 // A quantization with a forced config stays.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a configs={quantized:elements_per_cta=1024}" | FileCheck %s --check-prefix=KEPT
 // KEPT-NOT: awaits
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a" --remarks-filter=tile-rewrite-launches -o %t.mlir 2>&1 | FileCheck %s --check-prefix=WHY
 // WHY: [Passed] quantize-inputs | {{.*}}Function=quantized
-// WHY: [Missed] quantize-inputs | {{.*}} Reason="a warp cannot hold a row of them, or its elements do not share a scale"
-// WHY: [Missed] quantize-inputs | {{.*}} Reason="no ranking before it clears a counter for it alone"
+// WHY: [Missed] quantize-inputs | {{.*}} Reason="a warp cannot hold a row in registers, or a row has several scales"
+// WHY: [Missed] quantize-inputs | {{.*}} Reason="no earlier sort can clear a counter for this gemm"
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 
@@ -29,8 +29,8 @@
 //        CHECK: tile.kernel @quantized_out({{.*}}, %[[Q:arg5]]: memref<?x256xf8E4M3FN>, %[[S:arg6]]: memref<?x1xf32>, {{.*}}, %[[C:arg8]]: memref<1xi32>, %tokens: i64)
 //   CHECK-SAME: form = #tile.kernel_form<{{.*}}resident{{.*}}>, grid = #plan.expr<"132">
 //   CHECK-NEXT: tile.quantize {{.*}} outs(%[[Q]], %[[S]] :
-//   CHECK-NEXT: tile.contract {{.*}} ins(%[[Q]], {{.*}} input_scale(%[[S]] : {{.*}} schedule(awaits = %[[C]] : memref<1xi32>, tickets = %[[C]] : memref<1xi32>)
-//        CHECK: map_rows, queue>
+//   CHECK-NEXT: tile.gemm {{.*}} ins(%[[Q]], {{.*}} input_scale(%[[S]] : {{.*}} schedule(awaits = %[[C]] : memref<1xi32>, tile_counter = %[[C]] : memref<1xi32>)
+//        CHECK: map_rows, dynamic_scheduler>
 //    CHECK-NOT: tile.quantize
 plan.program @layer max_tokens 64 {
   %i = plan.tensor input "topk_ids" rows <"tokens"> : memref<?x2xi32>
@@ -56,27 +56,27 @@ plan.program @layer max_tokens 64 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %p: memref<?x2xi32>, %c: memref<1xi32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<1xi32>)
-      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
+      {config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
   tile.return
 }
 tile.kernel @out(%x: memref<?x256xf8E4M3FN>, %w: memref<8x128x256xf8E4M3FN>, %xs: memref<?x1xf32>, %ws: memref<8x128x1xf32>,
     %o: memref<9xi32>, %v: memref<?x1xf32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
       input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<8x128x1xf32>) offsets(%o : memref<9xi32>)
-      schedule(tickets = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
+      schedule(tile_counter = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
         tile.yield %z : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
-         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 128, stages = 4, map_rows, queue>}
+         config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, map_rows, dynamic_scheduler>}
   tile.return
 }
 
@@ -110,27 +110,27 @@ plan.program @long_rows max_tokens 64 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %p: memref<?x2xi32>, %c: memref<1xi32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<1xi32>)
-      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x2176xbf16>, %o: memref<9xi32>, %q: memref<?x2176xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%h : memref<?x2176xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x2176xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
+      {config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
   tile.return
 }
 tile.kernel @out(%x: memref<?x2176xf8E4M3FN>, %w: memref<8x128x2176xf8E4M3FN>, %xs: memref<?x1xf32>, %ws: memref<8x128x1xf32>,
     %o: memref<9xi32>, %v: memref<?x1xf32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2176xf8E4M3FN>, memref<8x128x2176xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2176xf8E4M3FN>, memref<8x128x2176xf8E4M3FN>)
       input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<8x128x1xf32>) offsets(%o : memref<9xi32>)
-      schedule(tickets = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
+      schedule(tile_counter = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
         tile.yield %z : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
-         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 128, stages = 4, map_rows, queue>}
+         config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, map_rows, dynamic_scheduler>}
   tile.return
 }
 
@@ -166,38 +166,38 @@ plan.program @counted_behind max_tokens 64 {
 }
 tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %p: memref<?x2xi32>, %c: memref<1xi32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x2xi32>, memref<?x2xf32>)
       outs(%o, %p, %s, %w : memref<9xi32>, memref<?x2xi32>, memref<?xi32>, memref<?x1xf32>) counter(%c : memref<1xi32>)
-      {config = #tile.sm80_rank<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
+      {config = #tile.gpu_sort_by_expert<threads = 1024, tokens_per_cta = 128, experts_at_once = 8>, num_experts = 8 : i64}
   tile.return
 }
 tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
       outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-      {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
+      {config = #tile.gpu_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
   tile.return
 }
 tile.kernel @out(%x: memref<?x256xf8E4M3FN>, %w: memref<8x128x256xf8E4M3FN>, %xs: memref<?x1xf32>, %ws: memref<8x128x1xf32>,
     %o: memref<9xi32>, %v: memref<?x1xf32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
       input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<8x128x1xf32>) offsets(%o : memref<9xi32>)
-      schedule(tickets = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
+      schedule(tile_counter = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
         tile.yield %z : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
-         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 128, stages = 4, map_rows, queue>}
+         config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, map_rows, dynamic_scheduler>}
   tile.return
 }
 tile.kernel @behind(%x: memref<?x256xf8E4M3FN>, %w: memref<8x128x256xf8E4M3FN>, %xs: memref<?x1xf32>, %ws: memref<8x128x1xf32>,
     %o: memref<9xi32>, %v: memref<?x1xf32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
       input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<8x128x1xf32>) offsets(%o : memref<9xi32>)
-      schedule(tickets = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
+      schedule(tile_counter = %c : memref<1xi32>) rows(%v : memref<?x1xf32>) outs(%y : memref<?x128xbf16>) epilogue {
       ^bb0(%a: f32, %b: f32):
         %z = arith.mulf %a, %b : f32
         tile.yield %z : f32
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
-         config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 128, stages = 4, map_rows, queue>}
+         config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, map_rows, dynamic_scheduler>}
   tile.return
 }

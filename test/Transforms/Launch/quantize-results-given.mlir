@@ -9,7 +9,7 @@
 //   CHECK-SAME: outs(%quantized : memref<?x256xi8>)
 //   CHECK-NEXT: }
 //        CHECK: tile.kernel @hidden({{.*}}, %[[G:arg6]]: memref<1xf32>, %[[Q:arg7]]: memref<?x256xi8>, %tokens: i64)
-//   CHECK-NEXT: tile.contract {{.*}} result_tensor_scale(%[[G]] : memref<1xf32>) outs(%[[Q]] : memref<?x256xi8>) epilogue {
+//   CHECK-NEXT: tile.gemm {{.*}} result_tensor_scale(%[[G]] : memref<1xf32>) outs(%[[Q]] : memref<?x256xi8>) epilogue {
 //        CHECK: result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = bf16
 //    CHECK-NOT: tile.kernel
 plan.program @given max_tokens 64 {
@@ -30,7 +30,7 @@ plan.program @given max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xi8>, %w: memref<8x512x256xi8>, %xs: memref<1xf32>, %ws: memref<8x512x1xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xi8>, memref<8x512x256xi8>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xi8>, memref<8x512x256xi8>)
       input_scale(%xs : memref<1xf32>) weight_scale(%ws : memref<8x512x1xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%a: f32, %u: f32):

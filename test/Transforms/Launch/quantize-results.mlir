@@ -1,12 +1,12 @@
 // Gemms that quantize their results.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-results target=sm_90a" | FileCheck %s
 // A forced config that cannot quantize, and one that can.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=4}" -o %t.narrow
-// RUN: moe-opt %t.narrow --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=4}" | diff - %t.narrow
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=24 tile_columns=128 stages=3}" --tile-rewrite-launches="only=quantize-results target=sm_90a configs={hidden:tile_rows=24 tile_columns=128 stages=3}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=16 block_n=64 stages=4}" -o %t.narrow
+// RUN: moe-opt %t.narrow --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a configs={hidden:block_m=16 block_n=64 stages=4}" | diff - %t.narrow
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=24 block_n=128 stages=3}" --tile-rewrite-launches="only=quantize-results target=sm_90a configs={hidden:block_m=24 block_n=128 stages=3}" | FileCheck %s --check-prefix=FORCED
 // FORCED-LABEL: tile.kernel @hidden
 // FORCED: result_scale(
-// FORCED: tile_rows = [24], tile_columns = 128, step = 128, stages = 3
+// FORCED: block_m = [24], block_n = 128, block_k = 128, stages = 3
 // A quantization with a forced config stays.
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={quantized:elements_per_cta=2048}" -o %t.kept
 // RUN: moe-opt %t.kept --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a configs={quantized:elements_per_cta=2048}" | diff - %t.kept
@@ -27,8 +27,8 @@
 //   CHECK-SAME: outs(%quantized, %scale : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
 //   CHECK-NEXT: }
 //        CHECK: tile.kernel @hidden({{.*}}, %[[Q:arg6]]: memref<?x256xf8E4M3FN>, %[[S:arg7]]: memref<?x2xf32>, %tokens: i64) attributes {block = 384
-//   CHECK-NEXT: tile.contract {{.*}} outs(%[[Q]] : memref<?x256xf8E4M3FN>) result_scale(%[[S]] : memref<?x2xf32>) epilogue {
-//        CHECK: #tile.sm90_contract<{{.*}}, tile_columns = 128, step = 128
+//   CHECK-NEXT: tile.gemm {{.*}} outs(%[[Q]] : memref<?x256xf8E4M3FN>) result_scale(%[[S]] : memref<?x2xf32>) epilogue {
+//        CHECK: #tile.sm90_gemm<{{.*}}, block_n = 128, block_k = 128
 //   CHECK-SAME: rounded_to = bf16
 //    CHECK-NOT: tile.kernel
 plan.program @layer max_tokens 64 {
@@ -50,7 +50,7 @@ plan.program @layer max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -91,7 +91,7 @@ plan.program @columns max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x384x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x192xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x384x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x384x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -132,7 +132,7 @@ plan.program @offsets max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -176,7 +176,7 @@ plan.program @readers max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -217,7 +217,7 @@ plan.program @wide max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xf32>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xf32>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -258,7 +258,7 @@ plan.program @unknown max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -304,7 +304,7 @@ plan.program @variants max_tokens 128 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -353,7 +353,7 @@ plan.program @slots max_tokens 64 {
 }
 tile.kernel @hidden(%x: memref<?x256xf8E4M3FN>, %w: memref<8x512x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x4x2xf32>,
     %o: memref<9xi32>, %s: memref<?xi32>, %h: memref<?x256xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 64, top_k = 2, experts = 8>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x512x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x4x2xf32>) offsets(%o : memref<9xi32>) source(%s : memref<?xi32>)
       outs(%h : memref<?x256xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
@@ -373,7 +373,7 @@ tile.kernel @inputs(%h: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memr
 }
 tile.kernel @out(%x: memref<?x256xf8E4M3FN>, %w: memref<8x128x256xf8E4M3FN>, %xs: memref<?x2xf32>, %ws: memref<8x1x2xf32>,
     %o: memref<9xi32>, %y: memref<?x128xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
       input_scale(%xs : memref<?x2xf32>) weight_scale(%ws : memref<8x1x2xf32>) offsets(%o : memref<9xi32>) outs(%y : memref<?x128xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
   tile.return
 }

@@ -5,11 +5,11 @@
 // RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_90a" | diff - %t.once
 // A forced config applies to all groups.
-// DEFINE: %{low} = configs={hidden:tile_rows=32 tile_columns=128 stages=4}
+// DEFINE: %{low} = configs={hidden:block_m=32 block_n=128 stages=4}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{low}" --tile-rewrite-launches="only=split-large-groups target=sm_90a %{low}" | FileCheck %s --check-prefix=LOW --implicit-check-not=hidden_large_groups
 // LOW: plan.launch @out_large_groups_t8192
 // A config forced for large groups is used wherever there may be such groups.
-// DEFINE: %{both} = configs={hidden:tile_rows=16 tile_columns=64 stages=4,hidden_large_groups:tile_rows=64+96 tile_columns=128 stages=4}
+// DEFINE: %{both} = configs={hidden:block_m=16 block_n=64 stages=4,hidden_large_groups:block_m=64+96 block_n=128 stages=4}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{both}" --tile-rewrite-launches="only=split-large-groups target=sm_90a %{both}" | FileCheck %s --check-prefix=FORCED
 // Other targets do not support bounds on groups.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
@@ -17,17 +17,17 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=cpu -o %t.cpu
 // RUN: moe-opt %t.cpu --split-input-file --tile-rewrite-launches="only=split-large-groups" | diff - %t.cpu
 // Split gemms neither count ids nor are joined.
-// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" --tile-rewrite-launches="only=count-ids target=sm_90a" --tile-rewrite-launches="only=join-products target=sm_90a" --tile-rewrite-launches="only=queue-tiles target=sm_90a" | FileCheck %s --check-prefix=BEHIND
+// RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" --tile-rewrite-launches="only=count-ids target=sm_90a" --tile-rewrite-launches="only=join-products target=sm_90a" --tile-rewrite-launches="only=dynamic-scheduler target=sm_90a" | FileCheck %s --check-prefix=BEHIND
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
 // CONFIG: tile-rewrite-launches: config 'hidden': write KERNEL:TEXT
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden_large_groups:tile_columns=33" 2>&1 | FileCheck %s --check-prefix=ILLEGAL
-// ILLEGAL: of kernel 'hidden_large_groups_t512' cannot run as 'tile_columns=33': tile_columns = 33; give 32, 64 or 128
-// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs={hidden_large_groups:sm80.contract tile_columns=32}" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
-// SCHEDULE: of kernel 'hidden_large_groups_t512' cannot run as 'sm80.contract tile_columns=32': the other groups run as sm90.contract; give that
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden_large_groups:block_n=33" 2>&1 | FileCheck %s --check-prefix=ILLEGAL
+// ILLEGAL: of kernel 'hidden_large_groups_t512' cannot run as 'block_n=33': block_n = 33; give 32, 64 or 128
+// RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs={hidden_large_groups:sm80.gemm block_n=32}" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// SCHEDULE: of kernel 'hidden_large_groups_t512' cannot run as 'sm80.gemm block_n=32': the other groups run as sm90.gemm; give that schedule
 // RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden_large_groups:width=32" 2>&1 | FileCheck %s --check-prefix=FIELD
-// FIELD: config 'hidden_large_groups:width=32': 'width=32' is no field
+// FIELD: config 'hidden_large_groups:width=32': 'width=32' is not a field
 
 // Long gemms with a small BLOCK_M. A launch of a copy on the same memory follows each launch. With fewer tokens the
 // second gemm is too short, or one expert cannot get enough rows; with more tokens BLOCK_M is large.
@@ -62,10 +62,10 @@
 //        CHECK: tile.kernel @hidden_t512(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @hidden_t8192([[ARGUMENTS:.*]]) attributes {
-//        CHECK: tile_rows = [{{[^]]*}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<max = [[#ROWS:]]>, layout = 
+//        CHECK: block_m = [{{[^]]*}}], {{[^>]*}}, map_rows, dynamic_scheduler>, group_rows = #tile.group_rows<max = [[#ROWS:]]>, layout = 
 //        CHECK: tile.kernel @hidden_large_groups_t8192([[ARGUMENTS]]) attributes {
 //   CHECK-SAME: load = #tile.load<min_tokens = 513, max_tokens = 8192, experts = 128>
-//        CHECK: tile_rows = [{{1..}}], {{[^>]*}}, map_rows, queue>, group_rows = #tile.group_rows<min = [[#ROWS+1]]>, layout = 
+//        CHECK: block_m = [{{1..}}], {{[^>]*}}, map_rows, dynamic_scheduler>, group_rows = #tile.group_rows<min = [[#ROWS+1]]>, layout = 
 //        CHECK: tile.kernel @hidden_t16384(
 //    CHECK-NOT: group_rows
 //        CHECK: tile.kernel @out_t8192(
@@ -80,9 +80,9 @@
 //       FORCED: plan.launch @hidden_t16384
 //  FORCED-NEXT: plan.launch @hidden_large_groups_t16384
 //       FORCED: tile.kernel @hidden_t512(
-//       FORCED: tile_rows = [16], {{.*}}, stages = 4, queue>, group_rows = #tile.group_rows<max = 127>, layout = 
+//       FORCED: block_m = [16], {{.*}}, stages = 4, dynamic_scheduler>, group_rows = #tile.group_rows<max = 127>, layout = 
 //       FORCED: tile.kernel @hidden_large_groups_t512(
-//       FORCED: tile_rows = [64, 96], tile_columns = 128, step = 64, stages = 4, queue>, group_rows = #tile.group_rows<min = 128>, layout = 
+//       FORCED: block_m = [64, 96], block_n = 128, block_k = 64, stages = 4, dynamic_scheduler>, group_rows = #tile.group_rows<min = 128>, layout = 
 // BEHIND-LABEL: plan.program @layer
 //       BEHIND: plan.variant tokens 513 to 4096 {
 //       BEHIND: plan.launch @hidden_t8192 ins({{.*}}, %topk_ids : {{.*}}) outs(%experts_hidden, %[[COUNTER:[a-z_]+]] :
@@ -137,13 +137,13 @@ plan.program @layer max_tokens 16384 {
 }
 tile.kernel @rank(%i: memref<?x1xi32>, %r: memref<?x1xf32>, %o: memref<129xi32>, %p: memref<?x1xi32>, %s: memref<?xi32>,
     %w: memref<?x1xf32>, %t: i64) {
-  tile.rank tokens(%t) ids(%i, %r : memref<?x1xi32>, memref<?x1xf32>)
+  tile.sort_by_expert tokens(%t) ids(%i, %r : memref<?x1xi32>, memref<?x1xf32>)
       outs(%o, %p, %s, %w : memref<129xi32>, memref<?x1xi32>, memref<?xi32>, memref<?x1xf32>) {num_experts = 128 : i64}
   tile.return
 }
 tile.kernel @hidden_t512(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %h: memref<?x8192xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 512, top_k = 1, experts = 128>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x8192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %one = arith.constant 1.0 : f32
@@ -158,7 +158,7 @@ tile.kernel @hidden_t512(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf16
 }
 tile.kernel @hidden_t8192(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %h: memref<?x8192xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 513, max_tokens = 8192, top_k = 1, experts = 128>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x8192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %one = arith.constant 1.0 : f32
@@ -173,7 +173,7 @@ tile.kernel @hidden_t8192(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf1
 }
 tile.kernel @hidden_t16384(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %h: memref<?x8192xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 8193, max_tokens = 16384, top_k = 1, experts = 128>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x5120xbf16>, memref<128x16384x5120xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x8192xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %one = arith.constant 1.0 : f32
@@ -188,7 +188,7 @@ tile.kernel @hidden_t16384(%x: memref<?x5120xbf16>, %w: memref<128x16384x5120xbf
 }
 tile.kernel @out_t512(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>, %o: memref<129xi32>,
     %r: memref<?x1xf32>, %y: memref<?x5120xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 512, top_k = 1, experts = 128>} {
-  tile.contract tokens(%t) ins(%h, %w : memref<?x8192xbf16>, memref<128x5120x8192xbf16>)
+  tile.gemm tokens(%t) ins(%h, %w : memref<?x8192xbf16>, memref<128x5120x8192xbf16>)
       offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x5120xbf16>) epilogue {
       ^bb0(%v: f32, %q: f32):
         %z = arith.mulf %v, %q : f32
@@ -198,7 +198,7 @@ tile.kernel @out_t512(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>, %
 }
 tile.kernel @out_t8192(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>, %o: memref<129xi32>,
     %r: memref<?x1xf32>, %y: memref<?x5120xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 513, max_tokens = 8192, top_k = 1, experts = 128>} {
-  tile.contract tokens(%t) ins(%h, %w : memref<?x8192xbf16>, memref<128x5120x8192xbf16>)
+  tile.gemm tokens(%t) ins(%h, %w : memref<?x8192xbf16>, memref<128x5120x8192xbf16>)
       offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x5120xbf16>) epilogue {
       ^bb0(%v: f32, %q: f32):
         %z = arith.mulf %v, %q : f32
@@ -208,7 +208,7 @@ tile.kernel @out_t8192(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>, 
 }
 tile.kernel @out_t16384(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>, %o: memref<129xi32>,
     %r: memref<?x1xf32>, %y: memref<?x5120xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 8193, max_tokens = 16384, top_k = 1, experts = 128>} {
-  tile.contract tokens(%t) ins(%h, %w : memref<?x8192xbf16>, memref<128x5120x8192xbf16>)
+  tile.gemm tokens(%t) ins(%h, %w : memref<?x8192xbf16>, memref<128x5120x8192xbf16>)
       offsets(%o : memref<129xi32>) rows(%r : memref<?x1xf32>) outs(%y : memref<?x5120xbf16>) epilogue {
       ^bb0(%v: f32, %q: f32):
         %z = arith.mulf %v, %q : f32
@@ -255,7 +255,7 @@ plan.program @others max_tokens 8192 {
 }
 tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o: memref<129xi32>,
     %s: memref<?xi32>, %h: memref<?x768xbf16>, %t: i64) attributes {load = #tile.load<min_tokens = 0, max_tokens = 8192, top_k = 8, experts = 128>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
       offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) outs(%h : memref<?x768xbf16>) epilogue {
       ^bb0(%g: f32, %u: f32):
         %y = arith.mulf %g, %u : f32
@@ -265,10 +265,10 @@ tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o:
 }
 tile.kernel @dense(%x: memref<?x8192xbf16>, %w: memref<131072x8192xbf16>, %y: memref<?x131072xbf16>, %t: i64)
     attributes {load = #tile.load<min_tokens = 513, max_tokens = 8192, top_k = 1, experts = 1>} {
-  tile.contract tokens(%t) ins(%x, %w : memref<?x8192xbf16>, memref<131072x8192xbf16>) outs(%y : memref<?x131072xbf16>)
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x8192xbf16>, memref<131072x8192xbf16>) outs(%y : memref<?x131072xbf16>)
   tile.return
 }
 tile.kernel @unknown(%x: memref<?x8192xbf16>, %v: memref<128x16384x8192xbf16>, %o: memref<129xi32>, %z: memref<?x16384xbf16>, %t: i64) {
-  tile.contract tokens(%t) ins(%x, %v : memref<?x8192xbf16>, memref<128x16384x8192xbf16>) offsets(%o : memref<129xi32>) outs(%z : memref<?x16384xbf16>)
+  tile.gemm tokens(%t) ins(%x, %v : memref<?x8192xbf16>, memref<128x16384x8192xbf16>) offsets(%o : memref<129xi32>) outs(%z : memref<?x16384xbf16>)
   tile.return
 }

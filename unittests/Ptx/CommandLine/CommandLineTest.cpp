@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/CommandLine/CommandLine.h"
+#include "moec/PtxCommandLine/CommandLine.h"
 
 #include "gtest/gtest.h"
 
@@ -57,9 +57,9 @@ TEST(CommandLineTest, SetsWhatIsGiven) {
 TEST(CommandLineTest, RefusesByName) {
   Tool tool;
   EXPECT_EQ(tool.parse({"--gird=3"}),
-            "--gird is no option; the nearest is --grid; see tool --help");
+            "--gird is not an option; the nearest is --grid; see tool --help");
   EXPECT_EQ(tool.parse({"--frobnicate"}),
-            "--frobnicate is no option; see tool --help");
+            "--frobnicate is not an option; see tool --help");
   EXPECT_EQ(tool.parse({"--list=1"}),
             "--list=1: --list takes no value; see tool --help");
   EXPECT_EQ(tool.parse({"--grid"}),
@@ -71,7 +71,7 @@ TEST(CommandLineTest, RefusesByName) {
   CommandLine none("tool", "", 2);
   const char *words[] = {"tool", "a.ptx"};
   EXPECT_EQ(none.parse(2, words).message(),
-            "'a.ptx' is no option; options begin with --; see tool --help");
+            "'a.ptx' is not an option; options begin with --; see tool --help");
 }
 
 TEST(CommandLineTest, ChecksNumbers) {
@@ -98,7 +98,7 @@ TEST(CommandLineTest, EndsAfterHelpAndErrors) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(tool.line.run(2, words), 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "tool: error: --nothing is no option; see tool --help\n");
+            "tool: error: --nothing is not an option; see tool --help\n");
   EXPECT_EQ(tool.line.run(1, words), std::nullopt);
 }
 

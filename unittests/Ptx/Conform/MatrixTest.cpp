@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Ptx/Conform/Matrix.h"
-#include "moec/Ptx/Conform/Number.h"
+#include "PtxConform/Matrix.h"
+#include "moec/PtxConform/Number.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Conform/Number.h"
+#include "moec/PtxConform/Number.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

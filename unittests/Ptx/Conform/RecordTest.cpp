@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Conform/Record.h"
+#include "moec/PtxConform/Record.h"
 
 #include <gtest/gtest.h>
 #include <set>

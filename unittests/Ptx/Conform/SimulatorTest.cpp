@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Conform/Record.h"
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxConform/Record.h"
+#include "moec/PtxSim/SimDevice.h"
 
 #include <fstream>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Ptx/Mutate/Mutants/Edit.h"
+#include "PtxMutate/Mutants/Edit.h"
 #include "MutateTesting.h"
 
 using namespace moec::ptx;

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "MutateTesting.h"
-#include "lib/Ptx/Mutate/Mutants/Edit.h"
+#include "PtxMutate/Mutants/Edit.h"
 
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;

@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_PTX_MUTATE_MUTATETESTING_H
 #define MOEC_UNITTESTS_PTX_MUTATE_MUTATETESTING_H
 
-#include "lib/Ptx/Mutate/Rules/Rules.h"
+#include "PtxMutate/Rules/Rules.h"
 
 #include <gtest/gtest.h>
 

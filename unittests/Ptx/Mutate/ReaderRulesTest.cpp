@@ -13,7 +13,7 @@ using namespace moec::ptx::mutate::test;
 
 namespace {
 
-const char kNobody[] = "read by nobody; ";
+const char kNobody[] = "never read; ";
 const char kNone[] = "-; ";
 
 /// The rules for mutants that have survived, without other rules.

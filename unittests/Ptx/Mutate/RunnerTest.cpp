@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Ptx/Mutate/Runner.h"
+#include "PtxMutate/Runner.h"
 
 #include "MutateTesting.h"
 #include <cstring>

@@ -168,7 +168,7 @@ TEST(TensorCopy, HandsOnWhatNobodyWrote) {
     kernel.map(tensor(*data, 0));
     std::string error = kernel.run(1, 32, 2048).message();
     if (uses)
-      EXPECT_MESSAGE(error, "nobody wrote");
+      EXPECT_MESSAGE(error, "never written");
     else
       EXPECT_EQ(error, "");
   }
@@ -307,7 +307,7 @@ TEST(BulkCopy, WaitingForReadsIsNotWaitingForWrites) {
   std::string error = runBytes(
       replaced(bytesKernel(), "bulk.wait_group 0", "bulk.wait_group.read 0"));
   EXPECT_TRUE(error.find("race") != std::string::npos ||
-              error.find("nobody wrote") != std::string::npos)
+              error.find("never written") != std::string::npos)
       << error;
 }
 

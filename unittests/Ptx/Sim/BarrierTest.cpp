@@ -44,7 +44,7 @@ TEST(Barrier, OrdersTheCta) {
   EXPECT_EQ(errorOf(text, 64), "");
   std::string error = errorOf(without(text, "bar.sync 0;"), 64);
   EXPECT_TRUE(error.find("race") != std::string::npos ||
-              error.find("nobody wrote") != std::string::npos)
+              error.find("never written") != std::string::npos)
       << error;
 }
 
@@ -82,8 +82,8 @@ TEST(Barrier, DeadlockShowsEachBarrier) {
                                 1, 64, kHead);
   std::string error = errorOf(text, 64);
   EXPECT_MESSAGE(error, "deadlock");
-  EXPECT_MESSAGE(error, "barrier 1: 32 of 64 threads have come");
-  EXPECT_MESSAGE(error, "barrier 2: 32 of 64 threads have come");
+  EXPECT_MESSAGE(error, "barrier 1: 32 of 64 threads have arrived");
+  EXPECT_MESSAGE(error, "barrier 2: 32 of 64 threads have arrived");
   EXPECT_MESSAGE(error, "warp 1");
 }
 
@@ -180,7 +180,7 @@ TEST(Mbarrier, Misuse) {
                  "more arrivals");
   EXPECT_MESSAGE(error("mbarrier.init.shared.b64 [sm], 2;\n"
                        "mbarrier.arrive.shared.b64 _, [sm];"),
-                 "begun and not complete");
+                 "that is not complete");
   EXPECT_MESSAGE(error("mbarrier.init.shared.b64 [sm], 1;\n"
                        "mbarrier.arrive.expect_tx.shared.b64 _, [sm], 16;"),
                  "16 bytes are missing");
@@ -194,8 +194,7 @@ TEST(Mbarrier, LanesBeyondThePhase) {
                  "mbarrier.arrive.shared.b64 _, [sm];",
                  1, 32, kHead);
   EXPECT_MESSAGE(errorOf(text, 32),
-                 "lanes whose arrivals are more than the mbarrier still "
-                 "expects");
+                 "lanes with more arrivals than the mbarrier still expects");
   EXPECT_EQ(errorOf(replaced(text, "[sm], 16", "[sm], 32"), 32), "");
 }
 

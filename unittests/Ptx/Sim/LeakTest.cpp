@@ -43,7 +43,7 @@ TEST(Leaks, CopyOfAThread) {
   expectEnd(messageOf("setp.ne.b32 %p1, %r0, 5;\n@%p1 bra out;\n"
                       ".loc 1 33 5\n"
                       "cp.async.cg.shared.global [sm], [%rd0], 16;\nout:"),
-            "cta 0 of 'k' has ended with a copy that no wait has ended: "
+            "cta 0 of 'k' has ended with a copy without a wait: "
             "test.ptx:20 (layer.tile.mlir:33:5) 'cp.async.cg.shared.global "
             "[sm], [%rd0], 16' of thread 5 (warp 0, lane 5); wait for it "
             "first");
@@ -61,8 +61,8 @@ std::string storeText() {
 
 TEST(Leaks, BulkStore) {
   EXPECT_EQ(messageOf(storeText()), "");
-  std::string leak = "has ended with a bulk copy that no wait has ended, and "
-                     "that may still read its shared memory: test.ptx:22 "
+  std::string leak = "has ended with a bulk copy without a wait, which may "
+                     "still read its shared memory: test.ptx:22 "
                      "'cp.async.bulk.global.shared::cta.bulk_group [%rd0], "
                      "[sm], 16' of thread 0 (warp 0, lane 0); wait for it "
                      "first";
@@ -104,7 +104,7 @@ TEST(Leaks, BytesThatNobodyWaitsFor) {
         seed);
     kernel.input(std::vector<uint32_t>(256, 7));
     std::string message = kernel.run(1, 32, 2048).message();
-    inTime += message.find("bytes that nobody has waited for, of phase 0 of "
+    inTime += message.find("bytes without a wait, of phase 0 of "
                            "the mbarrier at shared address 2048: test.ptx:23 "
                            "(layer.tile.mlir:8)") != std::string::npos;
     EXPECT_NE(message.find("has ended with"), std::string::npos) << message;
@@ -117,7 +117,7 @@ TEST(Leaks, PhaseOfAnMbarrier) {
                       "mbarrier.init.shared.b64 [sm], 2;\n"
                       "mbarrier.arrive.shared.b64 _, [sm];\nout:"),
             "has ended with a phase of the mbarrier at shared address 1024 "
-            "begun and not complete: 1 of 2 arrivals and 0 bytes are missing; "
+            "that is not complete: 1 of 2 arrivals and 0 bytes are missing; "
             "last used by test.ptx:20 'mbarrier.arrive.shared.b64 _, [sm]' of "
             "thread 9 (warp 0, lane 9)");
 }

@@ -39,7 +39,7 @@ TEST(Memory, OutOfBounds) {
   EXPECT_MESSAGE(text, "thread 0");
   EXPECT_MESSAGE(errorOf("st.shared.b32 [sm+128], 1;"), "out of bounds");
   EXPECT_MESSAGE(errorOf("ld.global.b32 %r1, [64];"),
-                 "no memory was ever allocated");
+                 "no memory was allocated");
   EXPECT_MESSAGE(errorOf("ld.global.b32 %r1, [%rd0+-4];"), "allocated");
 }
 
@@ -65,9 +65,9 @@ TEST(Memory, Misaligned) {
 }
 
 TEST(Memory, Uninitialized) {
-  EXPECT_MESSAGE(errorOf("ld.shared.b32 %r1, [sm];"), "nobody wrote");
+  EXPECT_MESSAGE(errorOf("ld.shared.b32 %r1, [sm];"), "never written");
   EXPECT_MESSAGE(errorOf("st.shared.b16 [sm], %rs1;\nld.shared.b32 %r1, [sm];"),
-                 "nobody wrote");
+                 "never written");
   EXPECT_EQ(errorOf("mov.b16 %rs1, 1;\nst.shared.b16 [sm], %rs1;\n"
                     "st.shared.b16 [sm+2], %rs1;\nld.shared.b32 %r1, [sm];"),
             "");

@@ -118,10 +118,10 @@ TEST(Resident, AllCtasOfAMarkedKernelBegin) {
   EXPECT_MESSAGE(error, "deadlock");
   EXPECT_MESSAGE(error, "  36 of 40 CTAs of 'k' have yet to begin; if others "
                         "wait for them, mark the kernel resident");
-  EXPECT_EQ(run(133, true, 0),
-            "kernel 'k' needs 133 CTAs at once, and the simulated GPU runs at "
-            "most 132; compile the layer with "
-            "--disable=join-products,quantize-inputs");
+  EXPECT_EQ(
+      run(133, true, 0),
+      "kernel 'k' needs 133 CTAs at once, but the simulated GPU runs at most "
+      "132; compile the layer with --disable=join-products,quantize-inputs");
 }
 
 TEST(Resident, WhoPollsLetsOthersRun) {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/PtxSim/SimDevice.h"
 
 #include "SimulatorTesting.h"
 
@@ -153,10 +153,10 @@ TEST_F(SimDeviceTest, SaysWhatItTakes) {
   dims.resident = true;
   EXPECT_TRUE(device->checkResident(*kernel, dims));
   dims.grid = 133;
-  EXPECT_EQ(device->checkResident(*kernel, dims).message(),
-            "kernel 'k' needs 133 CTAs at once, and the simulated GPU runs at "
-            "most 132; compile the layer with "
-            "--disable=join-products,quantize-inputs");
+  EXPECT_EQ(
+      device->checkResident(*kernel, dims).message(),
+      "kernel 'k' needs 133 CTAs at once, but the simulated GPU runs at most "
+      "132; compile the layer with --disable=join-products,quantize-inputs");
 }
 
 } // namespace

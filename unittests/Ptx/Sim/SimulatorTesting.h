@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_PTX_SIM_SIMULATORTESTING_H
 #define MOEC_UNITTESTS_PTX_SIM_SIMULATORTESTING_H
 
-#include "moec/Ptx/Sim/Simulator.h"
+#include "moec/PtxSim/Simulator.h"
 
 #include <gtest/gtest.h>
 

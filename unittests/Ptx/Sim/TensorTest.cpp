@@ -31,8 +31,8 @@ constexpr uint64_t kScales = uint64_t(8) << 32 | uint64_t(1) << 46;
 constexpr uint32_t kInstruction = 2u << 17 | 1u << 23 | 8u << 24;
 
 uint8_t e4m3(int value) {
-  const uint8_t codes[] = {0xC0, 0xB8, 0x00, 0x38, 0x40};
-  return codes[value + 2];
+  const uint8_t values[] = {0xC0, 0xB8, 0x00, 0x38, 0x40};
+  return values[value + 2];
 }
 int valueOf(unsigned row, unsigned k) { return int((row * 7 + k * 3) % 5) - 2; }
 /// Exponent of the scale of a row, for 32 elements of K.
@@ -169,7 +169,7 @@ TEST(Tensor, OtherBitsGiveOtherSums) {
       runTensor(replaced(text, std::to_string(kMatrix),
                          std::to_string(uint64_t(64) << 32 | uint64_t(1) << 46 |
                                         uint64_t(1) << 62 >> 1))),
-      "128 swizzled bytes");
+      "128-byte swizzle");
 }
 
 TEST(Tensor, MutantsDie) {
@@ -180,9 +180,9 @@ TEST(Tensor, MutantsDie) {
   EXPECT_MESSAGE(drop("fence.proxy.async.shared::cta;"),
                  "unfenced generic write");
   EXPECT_EQ(drop("tcgen05.wait::ld.sync.aligned;"), "wrong sum");
-  EXPECT_MESSAGE(drop("@!%p4 bra started;"), "nobody wrote");
+  EXPECT_MESSAGE(drop("@!%p4 bra started;"), "never written");
   EXPECT_MESSAGE(drop("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 32;"),
-                 "nobody has given back");
+                 "not deallocated");
   EXPECT_MESSAGE(drop("tcgen05.cp.cta_group::1.32x128b.warpx4 [%r6], %rd8;"),
                  "wrong sum");
   EXPECT_MESSAGE(drop("tcgen05.fence::before_thread_sync;"),
@@ -196,7 +196,7 @@ TEST(Tensor, MutantsDie) {
                  "own quarter");
   EXPECT_MESSAGE(
       runTensor(replaced(text, "add.u32 %r7, %r5, 20", "add.u32 %r7, %r5, 32")),
-      "not the CTA's");
+      "not allocated by the CTA");
   EXPECT_MESSAGE(runTensor(replaced(text, "bar.sync 0;\n@%p2 bra given;",
                                     "@%p2 bra given;")),
                  "race");

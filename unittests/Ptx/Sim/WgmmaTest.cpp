@@ -27,8 +27,8 @@ uint16_t bfloat(float value) {
 }
 
 uint8_t e4m3(float value) {
-  const uint8_t codes[] = {0xC0, 0xB8, 0x00, 0x38, 0x40};
-  return codes[int(value) + 2];
+  const uint8_t values[] = {0xC0, 0xB8, 0x00, 0x38, 0x40};
+  return values[int(value) + 2];
 }
 
 //===----------------------------------------------------------------------===//
@@ -211,7 +211,7 @@ TEST(Wgmma, MutantsDie) {
                  "race");
   EXPECT_MESSAGE(run(replaced(text, "and.b64 %rd7, %rd7, 16383;",
                               "or.b64 %rd7, %rd7, 16383;")),
-                 "out of shared memory");
+                 "outside shared memory");
 }
 
 TEST(Wgmma, FragmentsInFlight) {
@@ -230,7 +230,7 @@ TEST(Wgmma, FragmentsInFlight) {
   // Without a fence after the loads, the MMA might not see the registers.
   EXPECT_MESSAGE(
       run(replaced(text, "wgmma.mma_async", load + "wgmma.mma_async")),
-      "since the last wgmma.fence");
+      "without a later wgmma.fence");
   for (std::string use : {"mov.b32 %r32, 0;\n", "mov.b32 %r34, %r32;\n"}) {
     std::string wait = "wgmma.wait_group.sync.aligned 0;\n";
     EXPECT_EQ(run(replaced(early, wait, wait + use)), "");

@@ -205,6 +205,10 @@ extern "C" {
 
 FakeCuda *fakeCudaState() { return &state; }
 
+/// Number of launches since the library was loaded or reset, for tests in
+/// other languages.
+size_t fakeCudaNumLaunches() { return state.launches.size(); }
+
 CUresult cuGetErrorName(CUresult code, const char **name) {
   *name = code == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
                                            : "CUDA_ERROR_FAKE";
@@ -363,6 +367,23 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
     return CUDA_ERROR_INVALID_VALUE;
   return give(stream,
               [=] { memcpy(hostPointer(to), hostPointer(from), bytes); });
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *copy, CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  size_t rows = copy->Height, bytes = copy->WidthInBytes;
+  if (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE ||
+      copy->dstMemoryType != CU_MEMORYTYPE_DEVICE || rows == 0 ||
+      copy->srcPitch < bytes || copy->dstPitch < bytes ||
+      !inMemory(copy->srcDevice, (rows - 1) * copy->srcPitch + bytes) ||
+      !inMemory(copy->dstDevice, (rows - 1) * copy->dstPitch + bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return give(stream, [copy = *copy] {
+    for (size_t row = 0; row < copy.Height; ++row)
+      memcpy(hostPointer(copy.dstDevice + row * copy.dstPitch),
+             hostPointer(copy.srcDevice + row * copy.srcPitch),
+             copy.WidthInBytes);
+  });
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,

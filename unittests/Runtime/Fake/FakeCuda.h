@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_RUNTIME_FAKE_FAKECUDA_H
 #define MOEC_UNITTESTS_RUNTIME_FAKE_FAKECUDA_H
 
-#include "runtime/src/cuda/Api.h"
+#include "../../../runtime/src/cuda/Api.h"
 
 #include <functional>
 #include <map>

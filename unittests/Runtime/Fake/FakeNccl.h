@@ -8,7 +8,7 @@
 #ifndef MOEC_UNITTESTS_RUNTIME_FAKE_FAKENCCL_H
 #define MOEC_UNITTESTS_RUNTIME_FAKE_FAKENCCL_H
 
-#include "runtime/src/comm/nccl/Api.h"
+#include "../../../runtime/src/comm/nccl/Api.h"
 
 #include <map>
 #include <string>

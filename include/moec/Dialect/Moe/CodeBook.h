@@ -1,4 +1,4 @@
-//===- CodeBook.h - numbers of codes without a formula ----------*- C++ -*-===//
+//===- CodeBook.h - values of 4-bit code books ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Moe.h - the moe dialect -*- C++ -*-===//
+//===- Moe.h - the moe dialect ----------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

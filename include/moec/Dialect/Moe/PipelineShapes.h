@@ -37,7 +37,7 @@ struct RouteOperands {
 };
 llvm::LogicalResult verifyRoute(mlir::Operation *op, const RouteOperands &o);
 
-/// `moe.permute`, `tile.rank`.
+/// `moe.permute`, `tile.sort_by_expert`.
 struct PermuteOperands {
   template <typename OpTy>
   explicit PermuteOperands(OpTy op)
@@ -56,7 +56,7 @@ struct PermuteOperands {
 llvm::LogicalResult verifyPermute(mlir::Operation *op,
                                   const PermuteOperands &o);
 
-/// `moe.grouped_matmul`, `tile.contract`.
+/// `moe.grouped_matmul`, `tile.gemm`.
 struct MatmulOperands {
   template <typename OpTy>
   explicit MatmulOperands(OpTy op)
@@ -65,7 +65,7 @@ struct MatmulOperands {
         weightZeroPoint(op.getWeightZeroPoint()),
         weightGlobalScale(op.getWeightGlobalScale()),
         inputQuant(op.getInputQuantAttr()),
-        weightQuant(op.getWeightQuantAttr()), way(op.getWayAttr()),
+        weightQuant(op.getWeightQuantAttr()), strategy(op.getStrategyAttr()),
         offsets(op.getOffsets()), source(op.getSource()),
         numValidTokens(op.getNumValidTokens()), result(op.getResult()),
         rows(op.getRowOperands()), columns(op.getColumnOperands()),
@@ -78,7 +78,7 @@ struct MatmulOperands {
   mlir::Value input, weight, inputScale, weightScale, weightZeroPoint,
       weightGlobalScale;
   QuantAttr inputQuant, weightQuant;
-  WayAttr way;
+  StrategyAttr strategy;
   mlir::Value offsets, source, numValidTokens, result;
   mlir::ValueRange rows, columns, elementwise;
   WeightLayoutAttr layout;
@@ -86,10 +86,10 @@ struct MatmulOperands {
 };
 llvm::LogicalResult verifyMatmul(mlir::Operation *op, const MatmulOperands &o);
 
-/// `moe.repack`, `tile.repack`.
-struct RepackOperands {
+/// `moe.prepack`, `tile.prepack`.
+struct PrepackOperands {
   template <typename OpTy>
-  explicit RepackOperands(OpTy op)
+  explicit PrepackOperands(OpTy op)
       : weight(op.getWeight()), scale(op.getScale()),
         zeroPoint(op.getZeroPoint()), globalScale(op.getGlobalScale()),
         packed(op.getPacked()), packedScale(op.getPackedScale()),
@@ -102,7 +102,8 @@ struct RepackOperands {
   QuantAttr quant;
   Packing packing;
 };
-llvm::LogicalResult verifyRepack(mlir::Operation *op, const RepackOperands &o);
+llvm::LogicalResult verifyPrepack(mlir::Operation *op,
+                                  const PrepackOperands &o);
 
 /// `moe.place_ids`, `tile.place_ids`.
 struct PlaceIdsOperands {

@@ -87,11 +87,11 @@ mlir::Type getZeroType(QuantAttr quant);
 int64_t getImpliedZeroPoint(QuantAttr quant);
 
 /// The byte of a row that holds an element, and the lowest of its bits there.
-/// For prepacked weights see Fragments.h.
-struct ElementPlace {
+/// For prepacked weights see PrepackedFormat.h.
+struct ElementOffset {
   int64_t byte, bit;
 };
-ElementPlace getElementPlace(QuantAttr quant, int64_t element);
+ElementOffset getElementOffset(QuantAttr quant, int64_t element);
 
 /// Number of second-level scales of a matrix of `rows` rows: 0, 1, 2 if gate
 /// and up rows are halves, or one per row of prepacked weights.
@@ -109,7 +109,7 @@ float getMinMagnitude(QuantAttr quant);
 
 /// The divisor of an activation's absolute maximum: the largest quantized
 /// value, 127 for i8 (-128 is not used), else 448 of e4m3.
-float getLargestCode(QuantAttr quant);
+float getLargestValue(QuantAttr quant);
 
 /// Whether both operands are block fp8 as in DeepSeek-V3: e4m3 with f32 scales,
 /// of 128 x 128 elements of the weight and of 128 elements of an input row.

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Access to the fields of config attributes by name
-// (dialects/Tile/TileConfigs.td).
+// (lib/Schedules/*/Config.td).
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ namespace moec::tile {
 /// A number, a flag, or several numbers.
 using ConfigValue = std::variant<int64_t, bool, llvm::SmallVector<int64_t>>;
 
-/// A field of a config: "tile_columns", 64.
+/// A field of a config: "block_n", 64.
 struct ConfigField {
   llvm::StringRef name;
   ConfigValue value;
@@ -38,13 +38,18 @@ struct ConfigField {
   bool isDefault() const;
 };
 
+class ConfigAttr;
+
+/// The config with this value of a flag; unchanged if it has no such field.
+ConfigAttr withFlag(ConfigAttr config, llvm::StringRef name, bool value);
+
 } // namespace moec::tile
 
 #include "dialects/Tile/TileConfigInterface.h.inc"
 
 namespace moec::tile {
 
-/// The config of a schedule ("sm90.contract") with every field at its default;
+/// The config of a schedule ("gpu.gemv") with every field at its default;
 /// null if there is no such schedule.
 ConfigAttr getEmptyConfig(mlir::MLIRContext *context, llvm::StringRef schedule);
 

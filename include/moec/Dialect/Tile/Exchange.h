@@ -4,16 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Attributes and ops of exchanges. Separate from Tile.h, which nearly all files
+// Ops of exchanges. Separate from Tile.h, which nearly all files
 // of the compiler include.
 
 #ifndef MOEC_DIALECT_TILE_EXCHANGE_H
 #define MOEC_DIALECT_TILE_EXCHANGE_H
 
 #include "moec/Dialect/Tile/Tile.h"
-
-#define GET_ATTRDEF_CLASSES
-#include "dialects/Tile/TileExchangeAttrs.h.inc"
 
 #define GET_OP_CLASSES
 #include "dialects/Tile/TileExchangeOps.h.inc"

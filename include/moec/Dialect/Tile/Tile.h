@@ -1,4 +1,4 @@
-//===- Tile.h - the tile dialect -*- C++ -*-===//
+//===- Tile.h - the tile dialect --------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -24,6 +24,7 @@
 #include "moec/Dialect/Tile/Configs.h"
 
 #include "dialects/Tile/TileDialect.h.inc"
+#include "dialects/Tile/TileEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Tile/TileAttrs.h.inc"

@@ -11,7 +11,7 @@
 #include "../Run/LayerModule.h"
 #include "../Run/Profile.h"
 #include "../TryStatus.h"
-#include "moec/Analysis/Cost.h"
+#include "moec/Schedules/Cost.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
@@ -31,9 +31,9 @@ static std::vector<std::string> spread(llvm::ArrayRef<std::string> all,
   for (size_t i = 0; i < count && some.size() < all.size(); ++i) {
     double share = static_cast<double>(i) /
                    static_cast<double>(std::max<size_t>(count - 1, 1));
-    auto place = static_cast<size_t>(std::pow(last + 1, share)) - 1;
-    if (place < all.size() && !llvm::is_contained(some, all[place]))
-      some.push_back(all[place]);
+    auto index = static_cast<size_t>(std::pow(last + 1, share)) - 1;
+    if (index < all.size() && !llvm::is_contained(some, all[index]))
+      some.push_back(all[index]);
   }
   return some;
 }
@@ -49,7 +49,7 @@ Result<TimedConfigs> moec::bench::timeConfigs(Session &session,
   MOEC_TRY_ASSIGN(kernels,
                   findTunableKernels(session, layer.getLayer(), row, all));
   if (kernels.empty())
-    return moert::invalidArgument("no kernel has a model of its time");
+    return moert::invalidArgument("no kernel has a cost model");
   KernelConfigs chosen;
   for (const TunableKernel &kernel : kernels)
     chosen.emplace_back(kernel.name, kernel.chosen);
@@ -168,7 +168,7 @@ moec::bench::fitPart(const Session &session, const Table &table,
   const PartFacts *part = findPart(session.jit.compile.part);
   if (!part)
     return moert::invalidArgument(
-        "no part is known that this device is; describe it in "
+        "this device matches no known GPU model; describe it in "
         "lib/Support/Parts.cpp first, or give --device-part");
   std::vector<LoweredRun> lowered;
   std::vector<const BenchLayer *> layers;

@@ -9,7 +9,7 @@
 #define MOEC_LIB_TOOLS_BENCH_FIT_FIT_H
 
 #include "../Tune/Tune.h"
-#include "moec/Analysis/FitRates.h"
+#include "moec/Schedules/FitRates.h"
 
 namespace moec::bench {
 

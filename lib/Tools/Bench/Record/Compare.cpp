@@ -33,7 +33,7 @@ Result<Rows> readRows(const llvm::json::Value &record, const char *which) {
   const llvm::json::Array *rows = object ? object->getArray("rows") : nullptr;
   if (!rows || object->getString("benchmark") != llvm::StringRef("moe_bench"))
     return moert::invalidArgument(std::string("--compare: the ") + which +
-                                  " file is no record of moe-bench");
+                                  " file is not a record of moe-bench");
   Rows found;
   for (const llvm::json::Value &value : *rows) {
     const llvm::json::Object *row = value.getAsObject();

@@ -226,12 +226,13 @@ static bool readRows(const llvm::json::Value &value, Table &table,
   auto found = llvm::find_if(
       table.layers, [&](const BenchLayer &one) { return one.name == layer; });
   if (found == table.layers.end()) {
-    path.field("layer").report("there is no layer of that name");
+    path.field("layer").report("no layer has this name");
     return false;
   }
   bool toOne = routing == "one";
   if (!routing.empty() && !toOne) {
-    path.field("routing").report("expected 'one', or none and a zipf_exponent");
+    path.field("routing").report(
+        "expected 'one', or no 'one' but a zipf_exponent");
     return false;
   }
   // With more experts per token other experts would have rows too, so that no
@@ -319,7 +320,7 @@ Status Table::select(const std::vector<std::string> &patterns) {
     for (llvm::StringRef word : words)
       if (word.getAsInteger(10, counts.emplace_back()))
         return moert::invalidArgument("--rows: '" + word.str() +
-                                      "' is no number of tokens");
+                                      "' is not a token count");
     bool found = false;
     for (auto [i, row] : llvm::enumerate(rows)) {
       bool isNamed = name == row.group || name.contains('@');

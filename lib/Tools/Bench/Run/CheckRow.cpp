@@ -175,8 +175,8 @@ Status RowRun::checkAgain() {
     std::vector<uint8_t> now;
     MOEC_TRY_ASSIGN(now, readRows(set, sample.tokens));
     if (now != sample.seen)
-      return moert::internalError("the timed replays gave other bits than the "
-                                  "run that was checked");
+      return moert::internalError(
+          "the timed replays gave different bits from the checked run");
   }
   return Status::ok();
 }

@@ -9,7 +9,7 @@
 #define MOEC_LIB_TOOLS_BENCH_RUN_LAYERMODULE_H
 
 #include "LayerOnDevice.h"
-#include "moec/Analysis/Cost.h"
+#include "moec/Schedules/Cost.h"
 
 namespace moec::bench {
 

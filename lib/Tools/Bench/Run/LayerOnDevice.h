@@ -15,6 +15,8 @@
 #include "moec/Jit/Jit.h"
 #include "moert/Executor.h"
 
+#include <map>
+
 namespace moec::bench {
 
 /// State shared by all layers and rows.

@@ -7,7 +7,7 @@
 
 #include "Watchdog.h"
 
-#include "runtime/src/support/Threads.h"
+#include "../../../../runtime/src/support/Threads.h"
 
 #include <chrono>
 

@@ -25,8 +25,8 @@ Status RowTable::fitRow(LayerOnDevice &layer, const Row &row,
                                      {tuneSeconds, options.getCandidates()}));
   writeTimedConfigs(timed, result);
   llvm::outs() << llvm::formatv(
-      "{0}: {1} configs measured, {2} failed; as chosen {3:F2} us, of these at "
-      "most {4:F2} us without a model\n",
+      "{0}: {1} configs measured, {2} failed; chosen ones {3:F2} us, of which "
+      "at most {4:F2} us without a cost model\n",
       row.getName(), timed.runs.size(), timed.numFailed,
       timed.runs.front().seconds * 1e6, timed.othersSeconds * 1e6);
   return Status::ok();
@@ -62,7 +62,7 @@ int RowTable::finishFit() {
            1;
   llvm::outs() << llvm::formatv(
       "{0}: {1} times of {2} rows, predicted {3:F1} % off before and {4:F1} % "
-      "after (root mean square); '{5}' goes to lib/Analysis/Cost/Fits\n",
+      "after (root mean square); '{5}' goes to lib/Schedules/Interface/Fits\n",
       part, found->numRuns, found->numRows, fit.before * 100, fit.after * 100,
       options.fit);
   return numFailed > 0 ? 1 : rows.size() < names.size() ? 2 : 0;

@@ -68,8 +68,8 @@ int RowTable::finishTuning() {
       return options.complain(status.message()), 1;
   if (count > 0)
     llvm::outs() << llvm::formatv(
-        "what is chosen takes {0:F3} times what the best takes (geometric mean "
-        "of {1} rows), at most {2:F3}{3}\n",
+        "the chosen configs take {0:F3} times as long as the best (geometric "
+        "mean of {1} rows), at most {2:F3}{3}\n",
         std::exp(sum / static_cast<double>(count)), count, most, worst);
   return numFailed > 0                                   ? 1
          : numTuned < static_cast<int64_t>(names.size()) ? 2

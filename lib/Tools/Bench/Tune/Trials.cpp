@@ -7,8 +7,8 @@
 
 #include "Trials.h"
 
+#include "../../../../runtime/src/support/Threads.h"
 #include "../TryStatus.h"
-#include "runtime/src/support/Threads.h"
 
 #include <atomic>
 

@@ -10,7 +10,7 @@
 #include "../../Run/PlanRun.h"
 #include "../Run/LayerModule.h"
 #include "../TryStatus.h"
-#include "moec/Analysis/Cost.h"
+#include "moec/Schedules/Cost.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 

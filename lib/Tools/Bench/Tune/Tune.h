@@ -9,7 +9,7 @@
 #define MOEC_LIB_TOOLS_BENCH_TUNE_TUNE_H
 
 #include "Trials.h"
-#include "moec/Analysis/ConfigText.h"
+#include "moec/Schedules/ConfigText.h"
 
 #include <algorithm>
 

@@ -115,6 +115,6 @@ moec::bench::readTuning(const std::string &folder, const Table &table,
   }
   if (tuned.empty())
     return moert::notFound("--tuned: '" + folder +
-                           "' has a file for no layer of the table");
+                           "' has no file for a layer of the table");
   return tuned;
 }

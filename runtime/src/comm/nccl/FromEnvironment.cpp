@@ -18,8 +18,8 @@ NcclCommunicator::fromEnvironment(NcclOptions options) {
   if (environment->numRanks != numRanks)
     return invalidArgument(
         "the launcher has started " + std::to_string(environment->numRanks) +
-        " ranks, and the mesh has " + std::to_string(numRanks) + " (" +
-        options.mesh.str() + "); start as many");
+        " ranks, but the mesh has " + std::to_string(numRanks) + " (" +
+        options.mesh.str() + "); start that number");
   options.rank = environment->rank;
   options.ordinal = static_cast<int>(environment->localRank);
   Result<Rendezvous> rendezvous = Rendezvous::fromEnvironment(*environment);

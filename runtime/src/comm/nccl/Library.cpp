@@ -26,10 +26,9 @@ static std::string versionText(int version) {
 static Status turnMulticastOff() {
   const char *given = getenv("NCCL_NVLS_ENABLE");
   if (given && strcmp(given, "0") != 0)
-    return invalidArgument(
-        "NCCL_NVLS_ENABLE=" + std::string(given) +
-        " lets NCCL use NVLink multicast, which stays off; set it to 0 or "
-        "unset it");
+    return invalidArgument("NCCL_NVLS_ENABLE=" + std::string(given) +
+                           " lets NCCL use NVLink multicast, which must stay "
+                           "off; set it to 0 or unset it");
   if (!given && setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0) != 0)
     return resourceExhausted(
         "NCCL_NVLS_ENABLE=0 cannot be set: " + std::string(strerror(errno)) +
@@ -62,8 +61,8 @@ Status Library::findSymbols(const std::string &opened) {
       reinterpret_cast<GetVersion>(dlsym(library, "ncclGetVersion"));
   int version = 0;
   if (!getVersion || getVersion(&version) != ncclSuccess)
-    return unavailable(opened + " has no ncclGetVersion that answers, so it is "
-                                "not NCCL; look at MOERT_NCCL_LIBRARY");
+    return unavailable(opened + " has no working ncclGetVersion, so it is not "
+                                "NCCL; check MOERT_NCCL_LIBRARY");
   // The path that was found for a name without a folder.
   Dl_info info;
   bool isKnown = dladdr(reinterpret_cast<void *>(getVersion), &info) != 0 &&
@@ -76,7 +75,7 @@ Status Library::findSymbols(const std::string &opened) {
                        " or later, or name its library in MOERT_NCCL_LIBRARY");
   auto missing = [&](const char *name, int version) {
     return unavailable(theName + " has no function " + name + ", which NCCL " +
-                       versionText(version) + " brought; install NCCL anew");
+                       versionText(version) + " provides; reinstall NCCL");
   };
 #define NCCL_SYMBOL(name, version, parameters)                                 \
   name = reinterpret_cast<ncclResult_t(*) parameters>(dlsym(library, #name));  \
@@ -106,18 +105,18 @@ static StatusCode statusCode(ncclResult_t code) {
 static const char *remedy(ncclResult_t code) {
   switch (code) {
   case ncclUnhandledCudaError:
-    return "a call of CUDA failed in NCCL: look for an earlier failure of a "
-           "kernel, and for free device memory";
+    return "a CUDA call failed in NCCL: look for an earlier failure of a "
+           "kernel, and check free device memory";
   case ncclSystemError:
-    return "look at the network and at the limits of shared memory and of "
-           "locked memory, with NCCL_DEBUG=WARN";
+    return "check the network and the limits of shared memory and of locked "
+           "memory, with NCCL_DEBUG=WARN";
   case ncclInvalidArgument:
   case ncclInvalidUsage:
-    return "see that each rank has a GPU of its own and the same number of "
-           "ranks, with NCCL_DEBUG=WARN";
+    return "check that each rank has its own GPU and the same number of ranks, "
+           "with NCCL_DEBUG=WARN";
   case ncclRemoteError:
     return "another rank has ended or its network has failed: look for an "
-           "earlier error there";
+           "earlier error on that rank";
   default:
     return "run with NCCL_DEBUG=INFO, and report it";
   }
@@ -131,8 +130,8 @@ Status Library::check(ncclResult_t code, const char *call,
   // The last error, on this thread or in the background.
   const char *last = ncclGetLastError(comm);
   std::string message = std::string(call) + ": " +
-                        (text ? text : "an error that NCCL does not name") +
-                        " (" + std::to_string(static_cast<int>(code)) + ")";
+                        (text ? text : "an unknown error of NCCL") + " (" +
+                        std::to_string(static_cast<int>(code)) + ")";
   if (last && *last)
     message += std::string(": ") + last;
   return Status(statusCode(code), message + "; " + remedy(code));

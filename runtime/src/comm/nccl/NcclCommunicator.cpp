@@ -162,8 +162,8 @@ Status NcclRank::open() {
   MOERT_CHECK(checkLimit(options.limitSeconds));
   if (rank() < 0 || rank() >= mesh().numRanks())
     return outOfRange("rank " + std::to_string(rank()) + " of " + mesh().str() +
-                      " was asked for; 0 to " +
-                      std::to_string(mesh().numRanks() - 1) + " are there");
+                      " was requested; 0 to " +
+                      std::to_string(mesh().numRanks() - 1) + " exist");
   Result<std::shared_ptr<const Library>> library =
       Library::open(options.ncclLibrary);
   if (!library)
@@ -215,7 +215,7 @@ Status NcclRank::connect(const NcclUniqueId &id) {
 
 Status NcclRank::checkGiven(ncclComm_t given) const {
   if (!given)
-    return invalidArgument("the communicator given is null");
+    return invalidArgument("the given communicator is null");
   int numRanks = 0, ownRank = 0, ordinal = 0;
   MOERT_CHECK(nccl->check(nccl->ncclCommCount(given, &numRanks),
                           "ncclCommCount", given));
@@ -230,9 +230,10 @@ Status NcclRank::checkGiven(ncclComm_t given) const {
   if (numRanks != mesh().numRanks() || ownRank != rank() ||
       ordinal != options.ordinal)
     return invalidArgument(
-        "the communicator given is " + text(ownRank, numRanks, ordinal) +
-        ", the layer's is " + text(rank(), mesh().numRanks(), options.ordinal) +
-        " (" + mesh().str() + "); give one of the same ranks");
+        "the given communicator is " + text(ownRank, numRanks, ordinal) +
+        ", but the layer's is " +
+        text(rank(), mesh().numRanks(), options.ordinal) + " (" + mesh().str() +
+        "); give a communicator of the same ranks");
   return Status::ok();
 }
 
@@ -356,8 +357,8 @@ Status NcclRank::pause(Lock &lock, const std::string &where, const char *call,
       where + ": " + call + " is not done after " +
       secondsText(options.limitSeconds) + ", so not all of the " +
       std::to_string(mesh().numRanks()) +
-      " ranks have come; NCCL does not say which: look for ranks that have not "
-      "started or have ended, or give a longer limit"));
+      " ranks have connected; NCCL does not say which: look for ranks that "
+      "have not started or have ended, or give a longer limit"));
 }
 
 Status NcclRank::settle(Lock &lock, const std::string &where, const char *call,
@@ -493,7 +494,7 @@ Status NcclRank::runOnAxis(Lock &lock, MeshAxis axis, const std::string &where,
   ncclComm_t comm = commOf(axis);
   if (!comm)
     return fail(invalidArgument(where + ": the axis has one rank (" +
-                                mesh().str() + "); leave the step out"));
+                                mesh().str() + "); remove the step"));
   return runGroup(lock, comm, where, [&] { return calls(comm); });
 }
 

@@ -34,10 +34,10 @@ namespace moert {
 namespace {
 
 /// Alignment of the sections of a packed buffer, in bytes.
-constexpr int64_t kGranule = 256;
+constexpr int64_t kBufferAlignment = 256;
 
 int64_t roundUp(int64_t bytes) {
-  return (bytes + kGranule - 1) / kGranule * kGranule;
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
 struct AxisMemory {
@@ -53,8 +53,8 @@ using Counts = std::vector<int32_t>;
 
 /// Sizes of the blocks between two ranks, and their offsets in packed memory.
 struct Blocks {
-  Blocks(const Counts &counts, int64_t ranks, int64_t own, int64_t room)
-      : counts(counts), ranks(ranks), room(room) {
+  Blocks(const Counts &counts, int64_t ranks, int64_t own, int64_t capacity)
+      : counts(counts), ranks(ranks), capacity(capacity) {
     int64_t begin = 0;
     for (int64_t other = 0; other < ranks; ++other) {
       begins.push_back(begin);
@@ -62,11 +62,12 @@ struct Blocks {
     }
   }
   int64_t rows(int64_t from, int64_t to) const {
-    return room > 0 ? room : counts[static_cast<size_t>(from * ranks + to)];
+    return capacity > 0 ? capacity
+                        : counts[static_cast<size_t>(from * ranks + to)];
   }
 
   const Counts &counts;
-  int64_t ranks, room;
+  int64_t ranks, capacity;
   std::vector<int64_t> begins;
 };
 
@@ -84,7 +85,7 @@ public:
     return options.base->reserve(axis, bytes, resultBytes);
   }
   Status reservePacked(MeshAxis axis,
-                       const std::vector<PackedRoom> &rooms) override;
+                       const std::vector<PackedSizes> &sizes) override;
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override {
     return options.base->transfer(stream, transfer);
@@ -99,11 +100,11 @@ private:
   using Lock = std::unique_lock<std::mutex>;
   struct Call;
 
-  int64_t roomFor(int64_t rows) const;
+  int64_t capacityFor(int64_t rows) const;
   int64_t countPackedRows(int64_t rows, int64_t ranks,
-                          int64_t ownersOfRow) const;
+                          int64_t destinationsOfRow) const;
   Status grow(std::unique_ptr<Buffer> &buffer, int64_t bytes);
-  Result<void *> getHeader(MeshAxis axis, int64_t room);
+  Result<void *> getHeader(MeshAxis axis, int64_t capacity);
   Result<bool> isPacked(Stream &stream, const Collective &collective);
   Status runPacked(Stream &stream, const Collective &collective);
   Status checkCall(const Call &call) const;
@@ -148,7 +149,7 @@ struct AllToAllRank::Call {
   AxisMemory &memory;
   /// Number of ranks of the axis, and this rank's index.
   int64_t ranks, own;
-  int64_t rows, room;
+  int64_t rows, capacity;
   void *header;
 
   const PackedKernels &packed() const { return *collective.packed; }
@@ -164,15 +165,14 @@ Result<std::unique_ptr<Communicator>>
 createAllToAll(const AllToAllOptions &options) {
   if (!options.base || !options.device)
     return invalidArgument("createAllToAll: base and device are needed");
-  if (!(options.room >= 0 && options.room <= 1))
-    return invalidArgument("the room of an all-to-all is " +
-                           std::to_string(options.room) +
-                           " of a rank's rows; 0 (as many as there are) to 1 "
-                           "is accepted");
+  if (!(options.capacity >= 0 && options.capacity <= 1))
+    return invalidArgument(
+        "the capacity of an all-to-all is " + std::to_string(options.capacity) +
+        " of a rank's rows; 0 (exact sizes) to 1 is accepted");
   if (options.leastRows < 1)
     return invalidArgument("an all-to-all from " +
                            std::to_string(options.leastRows) +
-                           " rows on was asked for; 1 or more is accepted");
+                           " rows on was requested; 1 or more is accepted");
   auto made = std::make_unique<AllToAllRank>(options);
   MOERT_CHECK(made->open());
   return std::unique_ptr<Communicator>(std::move(made));
@@ -189,7 +189,7 @@ Status AllToAllRank::open() {
   counted = std::move(*event);
   // All ranks must use the same mode, or they deadlock.
   return agree("the all-to-all",
-               "room " + std::to_string(options.room) + ", from " +
+               "capacity " + std::to_string(options.capacity) + ", from " +
                    std::to_string(options.leastRows) + " rows on");
 }
 
@@ -207,18 +207,19 @@ Status AllToAllRank::agree(const std::string &subject,
 //===----------------------------------------------------------------------===//
 
 /// Capacity of a block to another rank, in rows; 0 in exact mode.
-int64_t AllToAllRank::roomFor(int64_t rows) const {
-  if (options.room == 0)
+int64_t AllToAllRank::capacityFor(int64_t rows) const {
+  if (options.capacity == 0)
     return 0;
-  auto room =
-      static_cast<int64_t>(std::ceil(options.room * static_cast<double>(rows)));
-  return std::clamp<int64_t>(room, 1, std::max<int64_t>(rows, 1));
+  auto capacity = static_cast<int64_t>(
+      std::ceil(options.capacity * static_cast<double>(rows)));
+  return std::clamp<int64_t>(capacity, 1, std::max<int64_t>(rows, 1));
 }
 
 /// Maximum number of rows packed at once.
 int64_t AllToAllRank::countPackedRows(int64_t rows, int64_t ranks,
-                                      int64_t ownersOfRow) const {
-  return options.room == 0 ? rows * ownersOfRow : roomFor(rows) * (ranks - 1);
+                                      int64_t destinationsOfRow) const {
+  return options.capacity == 0 ? rows * destinationsOfRow
+                               : capacityFor(rows) * (ranks - 1);
 }
 
 Status AllToAllRank::grow(std::unique_ptr<Buffer> &buffer, int64_t bytes) {
@@ -226,9 +227,9 @@ Status AllToAllRank::grow(std::unique_ptr<Buffer> &buffer, int64_t bytes) {
   if (buffer && buffer->size() >= size)
     return Status::ok();
   Result<std::unique_ptr<Buffer>> made =
-      options.device->allocate(size, kGranule);
+      options.device->allocate(size, kBufferAlignment);
   if (!made)
-    return made.status().withContext("the room of an all-to-all");
+    return made.status().withContext("the capacity of an all-to-all");
   if (buffer)
     retired.push_back(std::move(buffer));
   buffer = std::move(*made);
@@ -236,18 +237,18 @@ Status AllToAllRank::grow(std::unique_ptr<Buffer> &buffer, int64_t bytes) {
 }
 
 Status AllToAllRank::reservePacked(MeshAxis axis,
-                                   const std::vector<PackedRoom> &rooms) {
+                                   const std::vector<PackedSizes> &sizes) {
   Lock lock(mutex);
   MOERT_CHECK(failure);
   int64_t ranks = mesh().size(axis);
   AxisMemory &memory = memories[static_cast<size_t>(axis)];
   int64_t rows = 0, bytes = 0;
-  for (const PackedRoom &room : rooms) {
-    rows = std::max(rows, room.rows);
+  for (const PackedSizes &needed : sizes) {
+    rows = std::max(rows, needed.rows);
     int64_t total = 0;
-    for (int64_t each : room.rowBytes)
-      total +=
-          roundUp(each * countPackedRows(room.rows, ranks, room.ownersOfRow));
+    for (int64_t each : needed.rowBytes)
+      total += roundUp(
+          each * countPackedRows(needed.rows, ranks, needed.destinationsOfRow));
     bytes = std::max(bytes, total);
   }
   constexpr int64_t word = sizeof(int32_t);
@@ -261,12 +262,12 @@ Status AllToAllRank::reservePacked(MeshAxis axis,
   return Status::ok();
 }
 
-Result<void *> AllToAllRank::getHeader(MeshAxis axis, int64_t room) {
-  std::unique_ptr<Buffer> &header = headers[{axis, room}];
+Result<void *> AllToAllRank::getHeader(MeshAxis axis, int64_t capacity) {
+  std::unique_ptr<Buffer> &header = headers[{axis, capacity}];
   if (!header) {
     int64_t words[PackedRows::kNumWords] = {};
-    words[PackedRows::kPlace] = mesh().index(axis, rank());
-    words[PackedRows::kRoom] = room;
+    words[PackedRows::kIndex] = mesh().index(axis, rank());
+    words[PackedRows::kCapacity] = capacity;
     MOERT_CHECK(grow(header, sizeof(words)));
     MOERT_CHECK(options.device->copyIn(header->data(), words, sizeof(words)));
   }
@@ -282,7 +283,7 @@ Result<bool> AllToAllRank::isPacked(Stream &stream,
                                     const Collective &collective) {
   if (!collective.packed || collective.rows < options.leastRows)
     return false;
-  if (options.room > 0)
+  if (options.capacity > 0)
     return true;
   // In a capture the host cannot wait for counts.
   Result<bool> captures = options.device->isCapturing(stream);
@@ -303,21 +304,21 @@ Status AllToAllRank::run(Stream &stream, const Collective &collective) {
 Status AllToAllRank::runPacked(Stream &stream, const Collective &collective) {
   MOERT_CHECK(checkCollective(mesh(), collective));
   MeshAxis axis = collective.axis;
-  int64_t room = roomFor(collective.rows), ranks = mesh().size(axis);
+  int64_t capacity = capacityFor(collective.rows), ranks = mesh().size(axis);
   std::string where = collective.where + " (" + describe(collective) + ")";
-  Result<void *> header = getHeader(axis, room);
+  Result<void *> header = getHeader(axis, capacity);
   if (!header)
     return header.status().withContext(where);
-  Call call{
-      stream,
-      collective,
-      memories[static_cast<size_t>(axis)],
-      ranks,
-      mesh().index(axis, rank()),
-      collective.rows,
-      room,
-      *header,
-      countPackedRows(collective.rows, ranks, collective.packed->ownersOfRow)};
+  Call call{stream,
+            collective,
+            memories[static_cast<size_t>(axis)],
+            ranks,
+            mesh().index(axis, rank()),
+            collective.rows,
+            capacity,
+            *header,
+            countPackedRows(collective.rows, ranks,
+                            collective.packed->destinationsOfRow)};
   MOERT_CHECK(checkCall(call).withContext(where));
   Status status =
       collective.kind == CollectiveKind::AllGather ? pack(call) : sum(call);
@@ -345,7 +346,7 @@ Status AllToAllRank::findRoutes(const Call &call, const void *numValidTokens) {
   const PackedKernels &packed = call.packed();
   std::vector<uint64_t> slots;
   for (const void *address :
-       {packed.ids, packed.owners, numValidTokens,
+       {packed.ids, packed.destinations, numValidTokens,
         static_cast<const void *>(call.memory.positions->data()),
         static_cast<const void *>(call.memory.counts->data())})
     if (address)
@@ -375,7 +376,7 @@ Status AllToAllRank::gatherOthers(const Call &call) {
     if (call.collective.parts[i].rowElements == 0)
       others.push_back(call.collective.parts[i]);
   // Gather the counts in the same call.
-  if (call.room == 0)
+  if (call.capacity == 0)
     others.push_back({call.memory.counts->data(), call.memory.allCounts->data(),
                       DType::I32, call.ranks});
   if (others.empty())
@@ -436,7 +437,7 @@ Status AllToAllRank::pack(const Call &call) {
       known.numValidTokens = collective.parts[i].send;
   MOERT_CHECK(findRoutes(call, known.numValidTokens));
   MOERT_CHECK(gatherOthers(call));
-  if (call.room == 0)
+  if (call.capacity == 0)
     MOERT_CHECK(options.device->record(call.stream, *counted));
   std::vector<const void *> ins, outs, packed;
   std::vector<const CollectivePart *> parts;
@@ -453,14 +454,14 @@ Status AllToAllRank::pack(const Call &call) {
     ins.push_back(part.send);
     outs.push_back(part.receive);
     packed.push_back(begins.back());
-    if (part.isOwned)
+    if (part.isRouted)
       continue;
     // Mark unused rows with the id -1; their other data are read but have no
     // effect.
     MOERT_CHECK(options.device->fill(call.stream, part.receive, 0xff,
                                      static_cast<size_t>(call.ranks) *
                                          partBytes(part)));
-    if (call.room > 0 && part.send == call.packed().ids)
+    if (call.capacity > 0 && part.send == call.packed().ids)
       MOERT_CHECK(options.device->fill(call.stream, begins.back(), 0xff,
                                        static_cast<size_t>(bytes)));
   }
@@ -470,13 +471,13 @@ Status AllToAllRank::pack(const Call &call) {
   rows.insert(rows.end(), {call.memory.positions->data(),
                            call.memory.counts->data(), call.header});
   MOERT_CHECK(launchPack(call, rows));
-  if (call.room == 0) {
+  if (call.capacity == 0) {
     Result<Counts> read = readCounts(call);
     if (!read)
       return read.status();
     known.counts = std::move(*read);
   }
-  Blocks blocks(known.counts, call.ranks, call.own, call.room);
+  Blocks blocks(known.counts, call.ranks, call.own, call.capacity);
   gathered[call.packed().ids] = known;
   Transfer transfer;
   transfer.where = collective.where;
@@ -494,7 +495,7 @@ Status AllToAllRank::sum(const Call &call) {
     return internalError("sums rows that no all-to-all has gathered");
   const Gathered &known = found->second;
   MOERT_CHECK(findRoutes(call, known.numValidTokens));
-  Blocks blocks(known.counts, call.ranks, call.own, call.room);
+  Blocks blocks(known.counts, call.ranks, call.own, call.capacity);
   Transfer transfer;
   transfer.where = collective.where;
   addMessages(call, blocks, call.rowBytes(part), call.memory.packed->data(),
@@ -513,8 +514,8 @@ Status AllToAllRank::sum(const Call &call) {
 /// Fails if rows exceeded the capacity.
 Status AllToAllRank::readLost() {
   for (auto &[key, header] : headers) {
-    int64_t room = key.second, most = 0;
-    if (room == 0 || !header)
+    int64_t capacity = key.second, most = 0;
+    if (capacity == 0 || !header)
       continue;
     MOERT_CHECK(options.device->copyOut(
         &most,
@@ -523,10 +524,11 @@ Status AllToAllRank::readLost() {
     if (most > 0)
       return fail(outOfRange(
           "an all-to-all over " + std::string(meshAxisName(key.first)) +
-          " has " + std::to_string(most) + " rows for one rank, and room for " +
-          std::to_string(room) +
-          ", so that results of some rows are NaN; give it more room, or "
-          "none (as many rows as there are, without graphs)"));
+          " has " + std::to_string(most) +
+          " rows for one rank, more than the capacity of " +
+          std::to_string(capacity) +
+          ", so results of some rows are NaN; increase the capacity, or give 0 "
+          "(exact sizes, without graphs)"));
   }
   return Status::ok();
 }

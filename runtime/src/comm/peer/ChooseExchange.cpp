@@ -36,12 +36,16 @@ chooseAllToAll(std::unique_ptr<NcclCommunicator> made,
   AllToAllOptions allToAll;
   MOERT_CHECK(
       readNumber("MOERT_ALL_TO_ALL_FROM", "tokens", allToAll.leastRows));
-  if (const char *given = getenv("MOERT_ALL_TO_ALL_ROOM")) {
+  if (getenv("MOERT_ALL_TO_ALL_ROOM"))
+    return invalidArgument("MOERT_ALL_TO_ALL_ROOM is set, which is now "
+                           "MOERT_ALL_TO_ALL_CAPACITY");
+  if (const char *given = getenv("MOERT_ALL_TO_ALL_CAPACITY")) {
     char *end = nullptr;
-    allToAll.room = strtod(given, &end);
+    allToAll.capacity = strtod(given, &end);
     if (end == given || *end != '\0')
-      return invalidArgument("MOERT_ALL_TO_ALL_ROOM is '" + std::string(given) +
-                             "'; a part of a rank's rows, 0 to 1, is accepted");
+      return invalidArgument(
+          "MOERT_ALL_TO_ALL_CAPACITY is '" + std::string(given) +
+          "'; a fraction of a rank's rows, 0 to 1, is accepted");
   }
   Result<std::unique_ptr<Device>> device =
       createCudaDevice(made->ordinal(), options.cudaLibrary);

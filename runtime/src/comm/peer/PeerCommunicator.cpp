@@ -50,7 +50,7 @@ private:
                  std::vector<PeerCopy> &copies) const;
   Result<uint64_t> copyParts(Stream &stream, const PeerHeaps &heaps,
                              const Collective &collective);
-  Status checkRoom(const Collective &collective);
+  Status checkSize(const Collective &collective);
   Status readFailure(const PeerHeaps &heaps);
   Status readFailures();
   /// Breaks the communicator and returns the first failure.
@@ -67,7 +67,7 @@ private:
   /// share it.
   std::map<const Kernel *, int64_t> known;
   /// Index of the receive buffer that copyBlocks() writes next.
-  int64_t nextPlace = 0;
+  int64_t nextBuffer = 0;
   /// For messages: the collective whose first result is at this address.
   std::map<uint64_t, std::string> names;
 };
@@ -113,8 +113,8 @@ PeerHeaps *PeerRank::findHeaps(MeshAxis axis) {
 
 /// Rounds up to the alignment of device memory.
 static int64_t roundUp(int64_t bytes) {
-  constexpr int64_t granule = 256;
-  return (bytes + granule - 1) / granule * granule;
+  constexpr int64_t alignment = 256;
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 Status PeerRank::reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes) {
@@ -123,22 +123,22 @@ Status PeerRank::reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes) {
   int64_t size = mesh().size(axis);
   if (size > PeerHeap::kMaxRanks)
     return fail(invalidArgument(
-        "an exchange through the memory of other ranks is for up to " +
-        std::to_string(PeerHeap::kMaxRanks) + " ranks, and " +
-        meshAxisName(axis) + " has " + std::to_string(size) + "; take NCCL"));
+        "an exchange through peer memory supports up to " +
+        std::to_string(PeerHeap::kMaxRanks) + " ranks, but " +
+        meshAxisName(axis) + " has " + std::to_string(size) + "; use NCCL"));
   PeerHeaps heaps;
   heaps.axis = axis;
-  heaps.placeBytes = roundUp(bytes);
+  heaps.bufferBytes = roundUp(bytes);
   heaps.resultBytes = roundUp(resultBytes);
   if (const PeerHeaps *known = findHeaps(axis)) {
-    if (known->placeBytes >= bytes && known->resultBytes >= resultBytes)
+    if (known->bufferBytes >= bytes && known->resultBytes >= resultBytes)
       return Status::ok();
-    heaps.placeBytes = std::max(heaps.placeBytes, known->placeBytes);
+    heaps.bufferBytes = std::max(heaps.bufferBytes, known->bufferBytes);
     heaps.resultBytes = std::max(heaps.resultBytes, known->resultBytes);
   }
   if (Status made = makePeerHeaps(options, heaps); !made)
-    return fail(made.withContext("peer memory (take NCCL, or ranks of one "
-                                 "host with peer access)"));
+    return fail(made.withContext(
+        "peer memory (use NCCL, or ranks of one host with peer access)"));
   all.push_back(std::move(heaps));
   return Status::ok();
 }
@@ -177,12 +177,11 @@ Status PeerRank::checkHeaps(const PeerHeaps *heaps,
     bytes += collective.toResults ? 0 : PeerHeap::partBytes(size, own);
     areResults = areResults && heaps->hasResult(part.receive, size * own);
   }
-  if (!heaps || bytes > heaps->placeBytes)
+  if (!heaps || bytes > heaps->bufferBytes)
     return internalError(std::to_string(bytes) +
                          " bytes of a heap were not reserved");
   if (collective.toResults && !areResults)
-    return internalError("is to results, and has a part that is not received "
-                         "there");
+    return internalError("is to results, but a part is not received there");
   return Status::ok();
 }
 
@@ -221,7 +220,7 @@ Result<uint64_t> PeerRank::copyParts(Stream &stream, const PeerHeaps &heaps,
 
 /// Exchanges of all ranks of a GPU, over any axis, wait for each other: a CTA
 /// that fits only after others have ended would never begin.
-Status PeerRank::checkRoom(const Collective &collective) {
+Status PeerRank::checkSize(const Collective &collective) {
   int64_t ranks = 1;
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor})
     if (const PeerHeaps *heaps = findHeaps(axis))
@@ -238,7 +237,7 @@ Status PeerRank::checkRoom(const Collective &collective) {
   if (collective.dims.grid <= most)
     return Status::ok();
   return invalidArgument(
-      std::to_string(ranks) + " ranks share the GPU, which does not run " +
+      std::to_string(ranks) + " ranks share the GPU, which cannot run " +
       std::to_string(collective.dims.grid) +
       " CTAs of each at once; compile the layer with "
       "--config=" +
@@ -262,9 +261,9 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
     return fail(status);
   if (!collective.kernel)
     return fail(invalidArgument(
-        where + ": the package has no kernel for an exchange through the "
-                "memory of other ranks; compile it with this moec for a GPU, "
-                "or take NCCL"));
+        where +
+        ": the package has no kernel for an exchange through peer memory; "
+        "compile it for a GPU with this version of moec, or use NCCL"));
   if (collective.dims.grid == 0)
     return Status::ok();
   int64_t size = mesh().size(collective.axis);
@@ -277,8 +276,8 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   PeerHeaps *heaps = findHeaps(collective);
   if (Status fits = checkHeaps(heaps, collective); !fits)
     return fail(fits.withContext(where));
-  if (Status room = checkRoom(collective); !room)
-    return fail(room.withContext(where));
+  if (Status fits = checkSize(collective); !fits)
+    return fail(fits.withContext(where));
   // The kernel's first write is at this offset.
   auto skipped =
       static_cast<uint64_t>(collective.firstColumn.value_or(0) *
@@ -312,21 +311,21 @@ Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
   MOERT_CHECK(failure);
   const PeerHeaps *heaps = findHeaps(axis);
   int64_t size = mesh().size(axis), own = mesh().index(axis, rank());
-  if (!heaps || size * bytes > heaps->placeBytes)
+  if (!heaps || size * bytes > heaps->bufferBytes)
     return fail(internalError("copyBlocks: " + std::to_string(size * bytes) +
                               " bytes of a heap were not reserved"));
   // Distinct for each source rank, whatever the bytes of this call.
   int64_t share =
-      std::max(bytes, heaps->placeBytes / size / PeerHeap::kAlignment *
+      std::max(bytes, heaps->bufferBytes / size / PeerHeap::kAlignment *
                           PeerHeap::kAlignment);
   int64_t offset =
-      PeerHeap::kPlaces + nextPlace * heaps->placeBytes + own * share;
-  nextPlace = 1 - nextPlace;
+      PeerHeap::kBuffers + nextBuffer * heaps->bufferBytes + own * share;
+  nextBuffer = 1 - nextBuffer;
   std::vector<PeerCopy> copies;
   for (int64_t next = 0; next < size; ++next) {
-    int64_t place = (own + next) % size;
-    copies.push_back({heaps->at(static_cast<size_t>(place)) + offset,
-                      static_cast<const char *>(send) + place * pitch,
+    int64_t index = (own + next) % size;
+    copies.push_back({heaps->at(static_cast<size_t>(index)) + offset,
+                      static_cast<const char *>(send) + index * pitch,
                       static_cast<size_t>(bytes), heaps->laneTo(next)});
   }
   Status given = options.peer->prepareCopies(heaps->laneTo(size - 1));
@@ -348,9 +347,9 @@ Status PeerRank::readFailure(const PeerHeaps &heaps) {
   if (words[0] == 0)
     return Status::ok();
   uint64_t reason = words[0] >> PeerHeap::kReasonShift;
-  auto place = static_cast<int64_t>(
+  auto index = static_cast<int64_t>(
       words[0] & ((uint64_t(1) << PeerHeap::kReasonShift) - 1));
-  int64_t blamed = mesh().peer(heaps.axis, rank(), place);
+  int64_t blamed = mesh().peer(heaps.axis, rank(), index);
   auto name = names.find(words[1]);
   std::string text = name == names.end() ? std::string("a collective over ") +
                                                meshAxisName(heaps.axis)
@@ -360,8 +359,8 @@ Status PeerRank::readFailure(const PeerHeaps &heaps) {
       reason == PeerHeap::TimedOut
           ? text + " did not come within " + secondsText(options.limitSeconds) +
                 "; look for an earlier error there, or give a longer limit"
-          : text + " has failed, or did not come to another rank; look for an "
-                   "earlier error there");
+          : text + " has failed, or did not reach another rank in time; look "
+                   "for an earlier error there");
 }
 
 Status PeerRank::readFailures() {
@@ -401,8 +400,8 @@ Status PeerRank::check() {
 void PeerRank::stopKernels() {
   for (const PeerHeaps &heaps : all) {
     int64_t word = mesh().index(heaps.axis, rank()) + 1;
-    for (size_t place = 0; place < heaps.others.size(); ++place)
-      (void)options.device->copyIn(heaps.at(place) + PeerHeap::kAbort, &word,
+    for (size_t index = 0; index < heaps.others.size(); ++index)
+      (void)options.device->copyIn(heaps.at(index) + PeerHeap::kAbort, &word,
                                    sizeof(word));
   }
 }

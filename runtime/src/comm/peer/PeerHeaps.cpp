@@ -33,7 +33,7 @@ private:
   const Mesh &mesh() const { return options.base->mesh(); }
   int64_t rank() const { return options.base->rank(); }
 
-  Status fillPlaces(const PeerHeaps &heaps);
+  Status fillBuffers(const PeerHeaps &heaps);
   Result<HandleMemory> makeHandleMemory() const;
   Status moveHandles(const HandleMemory &memory, MeshAxis axis,
                      const PeerHandle &own, std::vector<PeerHandle> &handles);
@@ -128,15 +128,15 @@ Status HeapMaker::openOthers(PeerHeaps &heaps, const HandleMemory &memory,
   const std::vector<PeerHandle> &handles = *gathered;
   auto own = static_cast<size_t>(mesh().index(heaps.axis, rank()));
   constexpr std::array<uint8_t, 16> noGpu = {};
-  for (size_t place = 0; place < handles.size(); ++place) {
+  for (size_t index = 0; index < handles.size(); ++index) {
     std::unique_ptr<Buffer> &other = heaps.others.emplace_back();
-    if (place == own)
+    if (index == own)
       continue;
-    if (handles[place].process == handle.process &&
-        handles[place].uuid == handle.uuid && handle.uuid != noGpu)
+    if (handles[index].process == handle.process &&
+        handles[index].uuid == handle.uuid && handle.uuid != noGpu)
       ++heaps.sharers;
-    int64_t peer = mesh().peer(heaps.axis, rank(), int64_t(place));
-    Result<std::unique_ptr<Buffer>> opened = options.peer->open(handles[place]);
+    int64_t peer = mesh().peer(heaps.axis, rank(), int64_t(index));
+    Result<std::unique_ptr<Buffer>> opened = options.peer->open(handles[index]);
     if (!opened)
       return opened.status().withContext("rank " + std::to_string(rank()) +
                                          " cannot reach the memory of rank " +
@@ -152,20 +152,20 @@ Status HeapMaker::openOthers(PeerHeaps &heaps, const HandleMemory &memory,
 /// Fills the receive buffers and results with NaN of every float format. Bytes
 /// that no rank writes are read but must not affect results; NaN would show if
 /// they did.
-Status HeapMaker::fillPlaces(const PeerHeaps &heaps) {
+Status HeapMaker::fillBuffers(const PeerHeaps &heaps) {
   Result<std::unique_ptr<Stream>> stream = options.device->createStream();
   if (!stream)
     return stream.status();
   MOERT_CHECK(options.device->fill(
-      **stream, static_cast<char *>(heaps.own->data()) + PeerHeap::kPlaces,
-      0xff, static_cast<size_t>(2 * heaps.placeBytes + heaps.resultBytes)));
+      **stream, static_cast<char *>(heaps.own->data()) + PeerHeap::kBuffers,
+      0xff, static_cast<size_t>(2 * heaps.bufferBytes + heaps.resultBytes)));
   return options.device->synchronize(**stream);
 }
 
 Status HeapMaker::makeOwnHeap(PeerHeaps &heaps, PeerHandle &handle) {
   int64_t heapBytes = heaps.firstResult() + heaps.resultBytes;
-  std::string what = "allocation of " + std::to_string(heapBytes) +
-                     " bytes that other ranks write to";
+  std::string what =
+      "allocation of " + std::to_string(heapBytes) + " bytes of peer memory";
   Result<std::unique_ptr<Buffer>> own =
       options.peer->allocate(static_cast<size_t>(heapBytes));
   if (!own)
@@ -181,11 +181,11 @@ Status HeapMaker::makeOwnHeap(PeerHeaps &heaps, PeerHandle &handle) {
   MOERT_CHECK(
       setWord(PeerHeap::kLimit,
               static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9)));
-  MOERT_CHECK(setWord(PeerHeap::kPlaceBytes, heaps.placeBytes));
-  MOERT_CHECK(fillPlaces(heaps).withContext(what));
+  MOERT_CHECK(setWord(PeerHeap::kBufferBytes, heaps.bufferBytes));
+  MOERT_CHECK(fillBuffers(heaps).withContext(what));
   Result<PeerHandle> shared = options.peer->share(*heaps.own);
   if (!shared)
-    return shared.status().withContext("a handle of that memory");
+    return shared.status().withContext("a handle of the peer memory");
   handle = *shared;
   return Status::ok();
 }

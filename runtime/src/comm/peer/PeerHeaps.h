@@ -21,7 +21,7 @@ namespace moert {
 struct PeerHeaps {
   MeshAxis axis = MeshAxis::Data;
   /// Bytes of one of the two receive buffers.
-  int64_t placeBytes = 0;
+  int64_t bufferBytes = 0;
   int64_t resultBytes = 0;
   /// Ranks of the axis whose kernels run concurrently on this rank's GPU: those
   /// of the same process. Processes that share a GPU are time-sliced.
@@ -30,8 +30,8 @@ struct PeerHeaps {
   /// Indexed along the axis; null for this rank.
   std::vector<std::unique_ptr<Buffer>> others;
 
-  char *at(size_t place) const {
-    return static_cast<char *>(others[place] ? others[place]->data()
+  char *at(size_t index) const {
+    return static_cast<char *>(others[index] ? others[index]->data()
                                              : own->data());
   }
   /// The lane of copies to the rank at this distance along the axis. Copies
@@ -43,7 +43,7 @@ struct PeerHeaps {
                                            : std::min<int64_t>(distance, 1));
   }
   /// Offset of the results in the heap.
-  int64_t firstResult() const { return PeerHeap::kPlaces + 2 * placeBytes; }
+  int64_t firstResult() const { return PeerHeap::kBuffers + 2 * bufferBytes; }
   /// Offset of `address` in this rank's heap, or -1 if it is not in the
   /// results.
   int64_t findResult(const void *address) const {
@@ -61,7 +61,7 @@ struct PeerHeaps {
   }
 };
 
-/// Makes the heaps for `axis`, `placeBytes` and `resultBytes`, on all ranks or
+/// Makes the heaps for `axis`, `bufferBytes` and `resultBytes`, on all ranks or
 /// on none. On failure no rank frees memory that another has mapped: memory
 /// never shared is freed at once, the rest after all ranks are known to have
 /// unmapped it; memory that may still be mapped is leaked.

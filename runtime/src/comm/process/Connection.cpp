@@ -78,14 +78,14 @@ bool Connection::write() {
 }
 
 bool Connection::read() {
-  constexpr size_t kPiece = 1 << 16, kMost = 1 << 22;
+  constexpr size_t kChunk = 1 << 16, kMost = 1 << 22;
   bool hasRead = false;
   in.erase(0, begin);
   begin = 0;
   while (!hasEnded && in.size() < kMost) {
     size_t before = in.size();
-    in.resize(before + kPiece);
-    ssize_t count = recv(descriptor, in.data() + before, kPiece, 0);
+    in.resize(before + kChunk);
+    ssize_t count = recv(descriptor, in.data() + before, kChunk, 0);
     int error = errno;
     in.resize(before + (count > 0 ? static_cast<size_t>(count) : 0));
     if (count > 0) {

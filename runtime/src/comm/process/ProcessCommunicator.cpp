@@ -164,7 +164,7 @@ createProcessCommunicator(const ProcessOptions &options, Device &device) {
     return invalidArgument("rank " + std::to_string(options.rank) + " with " +
                            std::to_string(options.sockets.size()) +
                            " sockets of a mesh of " + options.mesh.str() +
-                           "; give one of its ranks, and a place for each");
+                           "; give a rank of the mesh, and one entry per rank");
   for (int64_t other = 0; other < ranks; ++other)
     if ((options.sockets[static_cast<size_t>(other)] < 0) !=
         (other == options.rank))
@@ -280,9 +280,9 @@ bool ProcessRank::takeOne(Peer &peer, const ReceivedMessage &message) {
 Status ProcessRank::take(Peer &peer, const Request *request) {
   std::string name = "rank " + std::to_string(peer.rank);
   std::string where = request ? request->where() + ": " : "";
-  Status noMessage = internalError(where + name +
-                                   " has sent what is no message; look for "
-                                   "another version there");
+  Status noMessage = internalError(
+      where + name +
+      " has sent an invalid message; check that it runs the same version");
   Connection &connection = peer.connection;
   while (const ReceivedMessage *message = connection.front()) {
     // Belongs to the next call.
@@ -305,8 +305,8 @@ Status ProcessRank::take(Peer &peer, const Request *request) {
   bool isDue = !request || !isComplete(peer);
   if (isDue && connection.isAtEnd() && !peer.hasLeft)
     return unavailable(where + name +
-                       " is gone: its process has ended, or has given up; look "
-                       "for an earlier error there");
+                       " is gone: its process has ended or given up; look for "
+                       "an earlier error there");
   if (request && isDue && peer.hasLeft) {
     std::vector<int64_t> waiting =
         ranksThat([](const Peer &other) { return other.come.has_value(); });
@@ -334,10 +334,10 @@ Status ProcessRank::check() {
 void ProcessRank::queueRows(Peer &peer, const Collective &collective) {
   if (!isOnAxis(collective.axis, peer.rank))
     return;
-  int64_t place = mesh().index(collective.axis, peer.rank);
+  int64_t index = mesh().index(collective.axis, peer.rank);
   for (size_t i = 0; i < collective.numParts; ++i) {
     size_t bytes = partBytes(collective.parts[i]);
-    peer.connection.queueRows(sentTo(collective, i, place), bytes);
+    peer.connection.queueRows(sentTo(collective, i, index), bytes);
     peer.connection.queueRows(kPadding, roundedUp(bytes) - bytes);
   }
 }
@@ -368,7 +368,7 @@ Status ProcessRank::meet(const Request &request) {
   if (text.size() > MessageHead::kMostBytes)
     return fail(invalidArgument(request.where() + ": its description has " +
                                 std::to_string(text.size()) +
-                                " bytes, and 1 MiB are taken"));
+                                " bytes; at most 1 MiB is accepted"));
   for (const std::unique_ptr<Peer> &peer : peers) {
     peer->connection.queue(MessageKind::Come, text);
     if (request.collective)

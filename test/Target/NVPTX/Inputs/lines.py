@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints what stands in layer.tile.mlir where PTX says that its kernels come from.
+"""Prints the lines of layer.tile.mlir that the PTX names as sources of its kernels.
 
 lines.py LAYER.ptx LAYER.tile.mlir
 """

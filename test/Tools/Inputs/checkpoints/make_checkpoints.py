@@ -138,7 +138,7 @@ def modelopt(name):
 
 
 def draw(shape, bits, group, symmetric, generator):
-    """Scales and zero points, of groups x rows, and the matrix of numbers that they can hold."""
+    """Scales and zero points, of groups x rows, and a matrix that they represent exactly."""
     rows, columns = shape
     groups = columns // group
     most = 2 ** bits - 1
@@ -172,7 +172,7 @@ def gptq(name, source, bits, group, symmetric):
         linear.weight.data = matrix
         groups = torch.arange(columns, dtype=torch.int32) // (size or columns)
         names["pack_original"](module, linear, scales, zeros, groups)
-        # As the tool's convert_gptq_v2_to_v1_format_module: 1 less for each, of the word as a number.
+        # Like the tool's convert_gptq_v2_to_v1_format_module: subtracts 1 from each element, in the word as a number.
         module.qzeros -= 0x11111111 if bits == 4 else 0x01010101
         return {key: getattr(module, key) for key in ("qweight", "qzeros", "scales", "g_idx")}, matrix
 

@@ -25,17 +25,26 @@ WEIGHTS = {
     "q4_K": {"dtype": "int4", "scale": {"group": 32}, "minimum": True},
     "q5_K": {"dtype": "int8", "scale": {"group": 32}, "minimum": True},
     "q6_K": {"dtype": "int8", "scale": {"group": 16}},
+    "nvfp4": {"dtype": "fp4_e2m1", "scale": {"group": 16}, "scale_dtype": "e4m3", "global_scale": True},
 }
-#: Kinds of 256 elements, and where a block has each of its factors, an f16: of scales, and of minima.
-FACTORS = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (-2,)}
+#: Block types of 256 elements, and offsets of their f16 factors: of scales, and of minima.
+FACTORS = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (-2,), "IQ4_XS": (0,), "IQ4_NL": (0,),
+           "TQ1_0": (52,), "TQ2_0": (64,), "Q1_0": (0,)}
+#: Block types of gate, up and down by layer, in the file of a layer that stores its weights in its dtype.
+DECODED = [("Q2_K", "Q3_K", "Q4_1"), ("IQ4_XS", "TQ1_0", "Q5_0"), ("TQ2_0", "Q1_0", "Q5_1"), ("NVFP4", "Q4_K", "IQ4_NL"),
+           ("Q5_K", "Q6_K", "MXFP4"), ("Q8_0", "Q4_0", "Q8_0")]
 
 
 def quantize(rng, matrices, kind):
     """Blocks; of kinds that the package only reads, any bytes with small scales."""
-    if kind.name not in FACTORS:
+    if kind.name not in FACTORS and kind.name != "NVFP4":
         return quants.quantize(matrices, kind)
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = rng.integers(0, 256, (*matrices.shape[:-1], matrices.shape[-1] // elements, size), np.uint8)
+    if kind.name == "NVFP4":
+        # Codes of e4m3 around 1/8.
+        blocks[..., :4] = rng.integers(0x18, 0x28, blocks[..., :4].shape)
+        return blocks.reshape(*matrices.shape[:-1], -1)
     for at in FACTORS[kind.name]:
         factor = rng.uniform(1e-4, 2e-4, blocks.shape[:-1]).astype(np.float16)[..., None].view(np.uint8)
         blocks[..., at] = factor[..., 0]
@@ -45,7 +54,7 @@ def quantize(rng, matrices, kind):
 
 def write(name, weight):
     # Blocks of 256 in the first weights, and others in the second ones, which have rows of 32.
-    is_large = name.upper() in FACTORS
+    is_large = name.upper() in FACTORS or name == "nvfp4"
     hidden = 256 if is_large else 64
     second = "q8_0" if is_large else name
     folder = HERE / f"gguf-{name}"
@@ -55,7 +64,7 @@ def write(name, weight):
     writer.add_expert_count(EXPERTS)
     writer.add_embedding_length(hidden)
     writer.add_array("tokenizer.ggml.tokens", ["a", "b"])
-    # Another layer and another module, which are passed over.
+    # Another layer and another module, which are ignored.
     writer.add_tensor("blk.0.ffn_norm.weight", np.ones(hidden, np.float32))
     writer.add_tensor("blk.1.ffn_gate_inp.weight", rng.standard_normal((EXPERTS, hidden), np.float32))
     expected = {}
@@ -69,7 +78,12 @@ def write(name, weight):
         kind = GGMLQuantizationType[(second if module == "down" else name).upper()]
         packed = quantize(rng, matrices, kind)
         writer.add_tensor(f"blk.1.ffn_{module}_exps.weight", packed, raw_dtype=kind)
-        expected[f"experts.{expert}.{projection}"] = quants.dequantize(packed, kind)[expert].astype(np.float16)
+        values = quants.dequantize(packed, kind)[expert]
+        if kind == GGMLQuantizationType.NVFP4:
+            scales = rng.uniform(0.5, 2, EXPERTS).astype(np.float32)
+            writer.add_tensor(f"blk.1.ffn_{module}_exps.scale", scales)
+            values = values * scales[expert]
+        expected[f"experts.{expert}.{projection}"] = values.astype(np.float16)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -84,5 +98,39 @@ def write(name, weight):
     (folder / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
 
 
+def dequantize(packed, kind):
+    """The package does not read q1_0: an f16, and bits that are signs, the lowest first."""
+    if kind != GGMLQuantizationType.Q1_0:
+        return quants.dequantize(packed, kind)
+    blocks = packed.reshape(-1, 18)
+    signs = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little") * np.float32(2) - 1
+    return (signs * np.ascontiguousarray(blocks[:, :2]).view(np.float16).astype(np.float32)).reshape(*packed.shape[:-1], -1)
+
+
+def write_decoded():
+    """Expected are the first rows of the last expert, which the loader computes in f32 too."""
+    hidden, folder, rng = 256, HERE / "gguf-decoded", np.random.default_rng(1)
+    folder.mkdir(exist_ok=True)
+    writer = gguf.GGUFWriter(folder / "model.gguf", "qwen3moe")
+    expected = {}
+    for layer, kinds in enumerate(DECODED):
+        writer.add_tensor(f"blk.{layer}.ffn_gate_inp.weight", rng.standard_normal((EXPERTS, hidden), np.float32))
+        for module, name in zip(("gate", "up", "down"), kinds):
+            shape = (hidden, WIDTH) if module == "down" else (WIDTH, hidden)
+            kind = GGMLQuantizationType[name]
+            packed = quantize(rng, rng.standard_normal((EXPERTS, *shape), np.float32) / 8, kind)
+            writer.add_tensor(f"blk.{layer}.ffn_{module}_exps.weight", packed, raw_dtype=kind)
+            expected[f"{layer}.{module}.{name}"] = np.ascontiguousarray(dequantize(packed, kind)[-1, :4], np.float32)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    save_file(expected, folder / "expected.safetensors")
+    spec = {"moec_spec": 1, "dtype": "f32", "hidden_size": hidden, "num_experts": EXPERTS, "top_k": 1,
+            "intermediate_size": WIDTH, "activation": {"kind": "silu"}}
+    (folder / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
+
+
 for name, weight in WEIGHTS.items():
     write(name, weight)
+write_decoded()

@@ -1,0 +1,290 @@
+//===- ModuleRules.cpp - which scheme a module has ------------------------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ModuleRules.h"
+
+#include "CheckpointNames.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Regex.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+/// Index of the down projection among a family's module names, after gate and
+/// up.
+constexpr size_t kDown = 2;
+
+/// Possible prefixes of `layers.N` in module names.
+constexpr StringLiteral kPrefixes[] = {
+    "model.",          "model.language_model.", "language_model.model.",
+    "language_model.", "thinker.model.",        ""};
+
+/// The character class for an escape that llvm::Regex lacks; empty for any
+/// other letter.
+StringRef getClass(char letter) {
+  return letter == 'd' ? "0-9" : letter == 'w' ? "A-Za-z0-9_" : "";
+}
+
+/// Translates a Python regular expression into the notation of llvm::Regex.
+/// Returns false if llvm::Regex has no equivalent.
+bool translateExpression(StringRef text, std::string &result) {
+  bool isInBrackets = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    bool isQuantifier = StringRef("*+?}").contains(c);
+    if (c == '\\' && i + 1 < text.size()) {
+      char letter = text[++i];
+      StringRef characters = getClass(letter);
+      if (characters.empty() && isAlnum(letter))
+        return false;
+      if (!characters.empty())
+        result +=
+            isInBrackets ? characters.str() : ("[" + characters + "]").str();
+      else if (!isInBrackets)
+        (result += '\\') += letter;
+      else if (letter == '.')
+        // A backslash in brackets stands for itself in llvm::Regex.
+        result += letter;
+      else
+        return false;
+    } else if (isInBrackets) {
+      // A bracket inside brackets means different things in the two notations.
+      if (c == '[')
+        return false;
+      isInBrackets = c != ']';
+      result += c;
+    } else if (c == '[') {
+      isInBrackets = true;
+      result += c;
+      // A closing bracket at the start is literal.
+      for (char first : {'^', ']'})
+        if (text.substr(i + 1).starts_with(first))
+          result += text[++i];
+    } else if (text.substr(i).starts_with("(?")) {
+      if (!text.substr(i).starts_with("(?:"))
+        return false;
+      result += '(';
+      i += 2;
+    } else if (isQuantifier && text.substr(i + 1).starts_with("+")) {
+      // A possessive quantifier matches fewer names.
+      return false;
+    } else {
+      result += c;
+      // A lazy quantifier matches the same names.
+      if (isQuantifier && text.substr(i + 1).starts_with("?"))
+        ++i;
+    }
+  }
+  return Regex(result).isValid();
+}
+
+/// Translates a name or a part of one. `*` matches anything, `?` one character.
+std::string translateName(StringRef text) {
+  std::string result;
+  for (char c : text) {
+    if (c == '*')
+      result += ".*";
+    else if (c == '?')
+      result += '.';
+    else if (isAlnum(c) || c == '_')
+      result += c;
+    else
+      (result += '\\') += c;
+  }
+  return result;
+}
+
+using Predicate = std::function<bool(StringRef)>;
+
+/// Whether a name matches an expression of llvm::Regex.
+Predicate match(const std::string &expression) {
+  return [regex = std::make_shared<Regex>(expression)](StringRef name) {
+    return regex->match(name);
+  };
+}
+
+/// The rule of a text for one name; null for an expression that cannot be
+/// translated.
+Predicate makePredicate(Matching matching, StringRef text) {
+  std::string own = text.str(), translated;
+  switch (matching) {
+  case Matching::End:
+    return [own](StringRef name) {
+      return name.consume_back(own) && (name.empty() || name.back() == '.');
+    };
+  case Matching::Components:
+    // "model.layers.0." ends at a component boundary.
+    text.consume_back(".");
+    text.consume_front(".");
+    return match("(^|\\.)" + translateName(text) + "($|\\.)");
+  case Matching::Glob:
+    return match("^" + translateName(text) + "$");
+  case Matching::Expression:
+    return translateExpression(text, translated)
+               ? match("^(" + translated + ")")
+               : nullptr;
+  case Matching::Search:
+    return translateExpression(text, translated) ? match(translated) : nullptr;
+  case Matching::Name:
+  case Matching::Parent:
+  case Matching::Class:
+    return nullptr;
+  }
+  llvm_unreachable("every rule is listed");
+}
+
+/// Whether modules of a weight are of a class, or have it as a base.
+bool isOfClass(const LayerModule &module, StringRef name) {
+  constexpr StringLiteral always[] = {"Linear", "Module"};
+  // Classes of all experts together in engines.
+  constexpr StringLiteral routed[] = {"FusedMoE", "RoutedExperts"};
+  return is_contained(always, name) ||
+         (is_contained(routed, name) && module.weight.starts_with("experts."));
+}
+
+size_t countDigits(int64_t number) { return std::to_string(number).size(); }
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The layer's modules
+//===----------------------------------------------------------------------===//
+
+LayerModules::LayerModules(const Family &family, const LayerSpec &spec)
+    : family(family), spec(spec) {
+  std::string layer = std::to_string(spec.layerIndex.value_or(0));
+  // The block may have different names in the model and in the checkpoint.
+  SmallVector<StringRef, 2> blocks = {family.names.block};
+  if (family.names.block != "mlp")
+    blocks.push_back("mlp");
+  auto add = [&](const Twine &scope) {
+    for (StringRef block : blocks)
+      prefixes.push_back(
+          (scope + "." + block + (block.empty() ? "" : ".")).str());
+  };
+  if (family.names.haveBanks)
+    prefixes.assign(std::begin(kPrefixes), std::end(kPrefixes));
+  else
+    for (StringRef prefix : kPrefixes)
+      add(prefix + "layers." + layer);
+  if (spec.mtpIndex)
+    for (StringRef prefix : {"mtp.", "model.mtp."})
+      add(prefix + "layers." + Twine(*spec.mtpIndex));
+}
+
+ArrayRef<StringLiteral> LayerModules::getWeights() const {
+  return spec.getExpertWeights();
+}
+
+int64_t LayerModules::getNumExperts(StringRef weight) const {
+  return weight.starts_with("experts.") ? spec.numExperts : 1;
+}
+
+std::vector<LayerModule> LayerModules::get(StringRef weight,
+                                           int64_t expert) const {
+  bool isRouted = weight.starts_with("experts.");
+  bool isDown = weight.ends_with(".w2");
+  const StringRef(&all)[3] =
+      isRouted ? family.names.expert : family.names.shared;
+  std::vector<LayerModule> modules;
+  for (size_t projection = 0; projection <= kDown; ++projection) {
+    if ((projection == kDown) != isDown || (projection == 0 && !spec.isGated()))
+      continue;
+    LayerModule module{weight, expert, projection, {}};
+    // Parameters of all experts count as modules too: Transformers lists them.
+    StringRef together = isRouted ? family.names.fused[isDown]
+                         : isDown ? StringRef()
+                                  : family.names.sharedFused;
+    for (StringRef alternatives : {all[projection], together}) {
+      SmallVector<StringRef> names;
+      alternatives.split(names, '|', -1, /*KeepEmpty=*/false);
+      for (StringRef name : names) {
+        auto [before, after] = name.split("{e}");
+        std::string own = numberName(
+            name.contains("{e}") ? (before + Twine(expert) + after).str()
+                                 : name.str(),
+            spec);
+        for (const std::string &prefix : prefixes)
+          // Names of modules begin with the model's module.
+          if (!StringRef(prefix).starts_with("layers."))
+            module.names.push_back(prefix + own);
+      }
+    }
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
+//===----------------------------------------------------------------------===//
+// Rules
+//===----------------------------------------------------------------------===//
+
+bool ModuleRules::add(Matching matching, StringRef text, int scheme) {
+  cache.clear();
+  Rule rule{text.str(), scheme, nullptr};
+  if (matching == Matching::Name) {
+    wholeNames.try_emplace(text, rules.size());
+  } else if (matching == Matching::Parent) {
+    parents.try_emplace(text, rules.size());
+  } else if (matching == Matching::Class) {
+    rule.matches = [name = text.str()](const LayerModule &module) {
+      return isOfClass(module, name);
+    };
+  } else {
+    Predicate isNamed = makePredicate(matching, text);
+    if (!isNamed)
+      return false;
+    rule.matches = [isNamed](const LayerModule &module) {
+      return llvm::any_of(module.names, isNamed);
+    };
+    tellExpertsApart |= llvm::any_of(text, isDigit);
+  }
+  rules.push_back(std::move(rule));
+  return true;
+}
+
+size_t ModuleRules::findPattern(const LayerModule &module) const {
+  auto find = [&] {
+    auto rule = llvm::find_if(rules, [&](const Rule &rule) {
+      return rule.matches && rule.matches(module);
+    });
+    return size_t(rule - rules.begin());
+  };
+  if (tellExpertsApart)
+    return find();
+  auto [entry, isNew] = cache.try_emplace(
+      {module.weight.str(), module.projection, countDigits(module.expert)}, 0);
+  if (isNew)
+    entry->second = find();
+  return entry->second;
+}
+
+ModuleRules::Choice ModuleRules::choose(const LayerModule &module) const {
+  size_t first = findPattern(module);
+  auto lookUp = [&](const StringMap<size_t> &names, StringRef name) {
+    if (auto rule = names.find(name); rule != names.end())
+      first = std::min(first, rule->second);
+  };
+  for (StringRef name : module.names) {
+    lookUp(wholeNames, name);
+    for (; !parents.empty() && !name.empty(); name = name.rsplit('.').first) {
+      lookUp(parents, name);
+      if (!name.contains('.'))
+        break;
+    }
+  }
+  if (first == rules.size())
+    return {fallback, {}};
+  return {rules[first].scheme, rules[first].text};
+}
+
+} // namespace moec

@@ -1,0 +1,214 @@
+//===- TorchAo.cpp - configuration of torchao -----------------------------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// `quant_type` of Transformers' TorchAoConfig holds a configuration of torchao,
+// an object with its class, fields and version, for all modules or by name.
+// torchao 0.18's safetensors have its tensors as `_weight_qdata`,
+// `_weight_scale`.
+//
+//===----------------------------------------------------------------------===//
+
+#include "QuantizationMethods.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+constexpr StringLiteral kTool = "torchao";
+
+/// `_type` and the object `_data` of something that torchao has written.
+struct Typed {
+  StringRef type;
+  FieldReader data;
+};
+
+std::optional<Typed> readTyped(FieldReader &reader) {
+  std::optional<StringRef> type = reader.getString("_type");
+  const json::Value *data = reader.getObject("_data");
+  reader.markKnown("_version");
+  if (!type || !data)
+    return std::nullopt;
+  return Typed{*type, reader.getInner("_data", *data)};
+}
+
+/// The class of a granularity; of two equal ones for activations and weights
+/// that class, and "" for others.
+std::string readGranularity(FieldReader &reader, StringRef absent) {
+  const json::Value *value = reader.get("granularity");
+  if (!value)
+    return absent.str();
+  auto readOne = [&](const json::Value &one) {
+    if (!one.isObject())
+      return std::string();
+    FieldReader inner = reader.getInner("granularity", one);
+    std::optional<Typed> typed = readTyped(inner);
+    if (!typed)
+      return std::string();
+    constexpr int64_t side = 128;
+    // Rows are the last dimension but one; blocks are of 1 x 128 activations
+    // and 128 x 128 weights.
+    if (typed->type != "PerBlock")
+      return typed->type.str();
+    const json::Value *size = typed->data.getList("block_size");
+    bool isKnown = size && size->elements.size() == 2 &&
+                   size->elements.back().getInteger() == side;
+    return isKnown ? typed->type.str() : std::string();
+  };
+  if (value->kind != json::Value::Kind::Array)
+    return readOne(*value);
+  std::string all;
+  for (const json::Value &one : value->elements) {
+    std::string found = readOne(one);
+    if (!all.empty() && found != all)
+      return "";
+    all = found;
+  }
+  return all;
+}
+
+/// Sets granularities of weights and activations.
+bool setGranularity(StringRef name, QuantizationSpec &result) {
+  OperandQuantization &weight = result.weight;
+  OperandQuantization input = weight;
+  constexpr int64_t side = 128;
+  if (name == "PerTensor") {
+    weight.granularity = input.granularity = Granularity::Tensor;
+  } else if (name == "PerRow") {
+    weight.granularity = Granularity::Channel;
+    input.granularity = Granularity::Token;
+  } else if (name == "PerBlock" && weight.storage == StorageType::Fp8E4M3) {
+    weight.granularity = Granularity::Block;
+    weight.blockRows = weight.blockColumns = side;
+    input.granularity = Granularity::Group;
+    input.blockRows = 1;
+    input.blockColumns = side;
+  } else {
+    return false;
+  }
+  result.activation = input;
+  return true;
+}
+
+/// Refuses another value than `name` of an enum or a dtype of Python.
+void expect(FieldReader &reader, StringRef field, StringRef name) {
+  const json::Value *value = reader.getObject(field);
+  if (!value)
+    return;
+  FieldReader inner = reader.getInner(field, *value);
+  inner.markKnown("_type");
+  inner.getOneOf("_data", {name});
+}
+
+/// A class of configurations, and what it means.
+struct Config {
+  StringLiteral name;
+  StorageType storage;
+  bool hasActivations;
+  /// The granularity if the field is absent.
+  StringLiteral granularity;
+};
+
+constexpr Config kConfigs[] = {
+    {"Float8WeightOnlyConfig", StorageType::Fp8E4M3, false, "PerRow"},
+    {"Float8DynamicActivationFloat8WeightConfig", StorageType::Fp8E4M3, true,
+     "PerTensor"},
+    {"Int8WeightOnlyConfig", StorageType::Int8, false, "PerRow"},
+    {"Int8DynamicActivationInt8WeightConfig", StorageType::Int8, true,
+     "PerRow"},
+};
+
+std::optional<Scheme> readConfig(FieldReader &reader) {
+  std::optional<Typed> typed = readTyped(reader);
+  if (!typed)
+    return std::nullopt;
+  const auto *config = llvm::find_if(
+      kConfigs, [&](const Config &one) { return one.name == typed->type; });
+  if (config == std::end(kConfigs)) {
+    bool isInt4 = typed->type.contains("Int4");
+    reader.error(
+        "_type",
+        reader.show("_type") + " is " + typed->type + ", " +
+            (isInt4 ? "whose tensors are laid out for one kernel, or have zero "
+                      "points that are no integers"
+                    : "which is not supported") +
+            "; weights of float8 and int8 are: 'Float8WeightOnlyConfig', "
+            "'Float8DynamicActivationFloat8WeightConfig', "
+            "'Int8WeightOnlyConfig' and "
+            "'Int8DynamicActivationInt8WeightConfig'");
+    return std::nullopt;
+  }
+  FieldReader &data = typed->data;
+  Scheme scheme;
+  QuantizationSpec &result = scheme.quantization;
+  result.weight.storage = config->storage;
+  result.packing = Packing::TorchAo;
+  std::string granularity = readGranularity(data, config->granularity);
+  if (!setGranularity(granularity, result))
+    refuseValue(data, "granularity",
+                "PerTensor, PerRow, or for float8 PerBlock of 128",
+                /*isRequired=*/true);
+  if (!config->hasActivations)
+    result.activation.reset();
+  expect(data, "weight_dtype", "float8_e4m3fn");
+  expect(data, "activation_dtype", "float8_e4m3fn");
+  expect(data, "act_mapping_type", "SYMMETRIC");
+  expect(data, "packing_format", "PLAIN");
+  refuseOtherFields(data, kTool);
+  return scheme;
+}
+
+} // namespace
+
+void readTorchAo(FieldReader &reader, QuantizationContext &,
+                 QuantizationMethod &method) {
+  const json::Value *types = reader.getObject("quant_type");
+  refuseOtherFields(reader, kTool);
+  if (!types)
+    return reader.reportMissing("quant_type", "an object with \"default\"");
+  FieldReader all = reader.getInner("quant_type", *types);
+  const json::Value *found = all.getObject("default");
+  if (!found)
+    return all.reportMissing("default", "an object of torchao");
+  FieldReader only = all.getInner("default", *found);
+  // Configurations by module; null leaves it as it is.
+  std::optional<StringRef> type = only.getString("_type");
+  if (!type || !type->ends_with("FqnToConfig")) {
+    method.rules.setDefault(0);
+    method.read = [only](int) mutable { return readConfig(only); };
+    return;
+  }
+  const json::Value *data = only.getObject("_data");
+  FieldReader inner = data ? only.getInner("_data", *data) : only;
+  StringRef field =
+      inner.has("fqn_to_config") ? "fqn_to_config" : "module_fqn_to_config";
+  const json::Value *byName = inner.getObject(field);
+  if (!byName)
+    return inner.reportMissing(field, "an object");
+  for (auto [number, member] : llvm::enumerate(byName->members)) {
+    StringRef name = member.name;
+    int scheme =
+        member.value.isObject() ? int(number) : ModuleRules::kNotQuantized;
+    if (name == "_default")
+      method.rules.setDefault(scheme);
+    else if (name.consume_front("re:"))
+      method.rules.add(Matching::Expression, (name + "$").str(), scheme);
+    else
+      method.rules.add(Matching::Name, name, scheme);
+  }
+  method.read = [inner, field, byName](int scheme) {
+    const json::Member &member = byName->members[size_t(scheme)];
+    FieldReader own =
+        inner.getInner(field, *byName).getInner(member.name, member.value);
+    return readConfig(own);
+  };
+}
+
+} // namespace moec

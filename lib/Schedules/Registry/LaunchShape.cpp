@@ -1,0 +1,34 @@
+//===- LaunchShape.cpp - what configs make of a launch ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Schedules/LaunchShape.h"
+
+using namespace mlir;
+using namespace moec;
+
+LaunchShape moec::getLaunchShape(tile::KernelOp kernel, const Target &target) {
+  LaunchShape shape;
+  // Phases that a gemm awaits are run by its own CTAs.
+  Operation *last = kernel.getBody().front().getTerminator()->getPrevNode();
+  auto product = dyn_cast_or_null<tile::GemmOp>(last);
+  bool isOfProduct = product && product.getAwaits();
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    auto config = op.getAttrOfType<tile::ConfigAttr>("config");
+    const Schedule &schedule = *findSchedule(target, config.getSchedule());
+    // A CTA of a kernel with several phases takes part in each of them.
+    moert::Expr grid = schedule.grid(&op, config, target);
+    if (isOfProduct && &op != last)
+      grid = shape.grid;
+    shape.grid = shape.grid == moert::Expr(0)
+                     ? grid
+                     : moert::Expr::max(shape.grid, grid);
+    shape.block = std::max(shape.block, schedule.block(&op, config));
+    shape.shared = std::max(shape.shared, schedule.shared(&op, config));
+    llvm::append_range(shape.tensorMaps, schedule.tensorMaps(&op, config));
+  }
+  return shape;
+}

@@ -1,0 +1,130 @@
+//===- Gemm.cpp - state of sm90.gemm; waits ---------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// State of the Hopper gemm, and its waits for results of other CTAs: the second
+// of two joined gemms, and a gemm after the quantization of its rows. CTAs
+// signal the end of their share by a counter in memory, and wait until all
+// have.
+
+#include "Gemm.h"
+
+#include "Schedules/Interface/Emit.h"
+#include "Schedules/Quantize/QuantizeRows.h"
+#include "Schedules/Quantize/Shape.h"
+#include "moec/Support/GpuInstructions.h"
+
+using namespace mlir;
+using namespace moec;
+
+Sm90Gemm::Sm90Gemm(tile::GemmOp op, AsyncEmitter &emitter, Sm90Gemm *before)
+    : op(op), emitter(emitter), b(emitter.b),
+      shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
+      shared(before ? before->shared : emitter.dynamicShared()),
+      pipeline(emitter, shared, shared,
+               {shape.tile().stages, shape.shared().getStageBytes(),
+                /*firstStage=*/0, shape.shared().getBarrierOffset()}),
+      scheduler(op, emitter, shape, shared,
+                before ? &before->scheduler : nullptr),
+      before(before), quantization(sm90::getQuantization(op)) {
+  if (before)
+    firstMap = before->firstMap +
+               int64_t(sm90::getTensorMaps(before->op, before->shape).size());
+}
+
+/// The address of the single counter.
+static Value getCounter(AsyncEmitter &emitter, Value counter) {
+  return emitter.address(emitter.operand(counter), {emitter.index(0)});
+}
+
+void Sm90Gemm::waitInRole() {
+  if (op.getIds())
+    emitter.waitForLaunchBefore();
+}
+
+void Sm90Gemm::signal() {
+  // Boxes may be copied from the results, which all lanes have stored.
+  if (sm90::getPartner(op).getConfigAttr().getMapRows())
+    emitter.fenceAsyncGlobal();
+  // Once per CTA, because atomic additions to one address are serialized.
+  emitter.consumerBarrier();
+  emitter.ifThen(emitter.thread() == kWarpgroup, [&] {
+    emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getSignals()));
+  });
+}
+
+void Sm90Gemm::awaitAll() {
+  I32 signals = emitter.numCtas();
+  if (quantization)
+    signals = min(signals, scheduler.table.countRows());
+  emitter.awaitAtLeast(signals, getCounter(emitter, op.getAwaits()),
+                       quantization ? sm90::kTileIncrement : 0);
+}
+
+void Sm90Gemm::awaitBefore() {
+  emitter.ifThen(emitter.lane() == 0, [&] { awaitAll(); });
+  // The waiting lane copies boxes itself; chunks are copied by all lanes.
+  if (!shape.tile().mapRows)
+    emitter.warpBarrier();
+}
+
+void Sm90Gemm::quantizeRows() {
+  if (!quantization)
+    return;
+  constexpr int64_t warpsPerGroup = kWarpgroup / kWarp;
+  int64_t warps = shape.tile().getConsumers() * warpsPerGroup;
+  // With few rows, each is quantized by a different CTA, and the remaining CTAs
+  // have nothing to signal.
+  I32 ctas = emitter.numCtas();
+  I32 cta = emitter.toI32(emitter.cta());
+  I32 warp = emitter.warp() + -warpsPerGroup;
+  I32 first = multiplyNoWrap(warp, ctas) + cta;
+  I32 rows = scheduler.table.countRows();
+  // Consumers hold no accumulators yet.
+  anygpu::Quantize held(quantization, quantization.getConfigAttr());
+  int64_t vectors = anygpu::Quantize::kMostHeld;
+  if (!shape.registers().hasReducedRegisters())
+    vectors *= 2;
+  Index firstRow = emitter.toIndex(first);
+  Index step = emitter.toIndex(ctas * warps);
+  emitHeldRows(quantization, emitter, /*convertsFloat8=*/true, firstRow, step,
+               emitter.toIndex(rows), vectors / held.getHeldVectors());
+  if (shape.tile().mapRows)
+    emitter.fenceAsyncGlobal();
+  emitter.consumerBarrier();
+  emitter.ifThen(emitter.thread() == kWarpgroup, [&] {
+    emitter.ifThen(cta < rows, [&] {
+      emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getAwaits()));
+    });
+    awaitAll();
+  });
+  // Consumers load scales of rows themselves.
+  emitter.consumerBarrier()->setAttr(kBetweenPhasesAttr, b.getUnitAttr());
+}
+
+/// The wait is when the first tile is found. The thread arrives in place of all
+/// the threads that copy rows of the gemm before, as the barriers count them.
+void moec::loadSm90AwaitedRows(Sm90Gemm &gemm, PipelineState first) {
+  AsyncEmitter &emitter = gemm.emitter;
+  const Pipeline &pipeline = gemm.pipeline;
+  Flag isFirst = emitter.lane() == 0;
+  // Beside the pipeline state: whether the wait is over.
+  std::tuple start(first, emitter.i32(0));
+  gemm.scheduler.forTiles(start, [&](Sm90Tile tile, auto state) {
+    emitter.ifThen(std::get<1>(state) == 0, [&] { gemm.awaitBefore(); });
+    PipelineState end = emitter.loop(
+        emitter.index(0), emitter.index(gemm.shape.tile().getKTiles()), 1,
+        std::get<0>(state), [&](Index step, PipelineState at) {
+          emitter.ifThen(isFirst, [&] {
+            I32 number = emitter.toI32(step);
+            pipeline.waitUntilEmpty(at);
+            pipeline.full(at.stage).arrive(sm90::kRowThreads - 1);
+            loadSm90Rows(gemm, tile, number, at.stage);
+          });
+          return pipeline.next(at);
+        });
+    return std::tuple(end, emitter.i32(1));
+  });
+}

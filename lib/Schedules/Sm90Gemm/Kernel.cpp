@@ -1,0 +1,81 @@
+//===- Kernel.cpp - the schedule sm90.gemm ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Kernel of the Hopper gemm, in three files. This one has the prologue and the
+// roles. The producer warpgroup (Producer.cpp) copies k tiles to the stages
+// of a pipeline; the consumer warpgroups (Consumer.cpp) multiply them and
+// run the epilogue. All roles take the same tiles from the tile scheduler.
+
+#include "Schedules/Interface/Emit.h"
+#include "Schedules/Sm90Gemm/PrepackedWeights/PackedTiles.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Runs in a warp that does not build the table.
+static void initBarriers(Sm90Gemm &gemm) {
+  static_assert(sm90::kMaxStages <= kWarp);
+  const sm90::GemmShape &shape = gemm.shape;
+  // Arrivals at full stages: the thread that issues copies of boxes, once per
+  // box, and the threads that copy rows or scales.
+  int64_t copying =
+      1 + shape.tile().mapRows + shape.hasRowThreads() * sm90::kRowThreads;
+  int64_t consumerWarps = shape.tile().getConsumers() * kWarpgroup / kWarp;
+  gemm.pipeline.init(copying, consumerWarps);
+  gemm.scheduler.initBarriers();
+  gemm.emitter.fenceBarriers();
+}
+
+/// All threads, once per kernel; in parallel warps, because each part is a wait
+/// for memory or a long sequence of instructions.
+static void emitPrologue(Sm90Gemm &gemm) {
+  AsyncEmitter &emitter = gemm.emitter;
+  emitter.ifThen(emitter.thread() == kWarp, [&] {
+    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
+      emitter.prefetchTensorMap(i);
+  });
+  emitter.ifThen(emitter.warp() == 2, [&] { initBarriers(gemm); });
+  if (gemm.shape.problem().hasBook())
+    storeBook(emitter, moe::PrepackedFormat(gemm.op.getWeightQuantAttr()),
+              gemm.sharedAddress(gemm.shape.shared().getBookOffset()));
+  gemm.scheduler.table.build();
+  emitter.barrier();
+}
+
+LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
+  auto op = cast<tile::GemmOp>(phase);
+  AsyncEmitter emitter(body.func, body.kernel, body.threads);
+  Sm90Gemms gemms;
+  Sm90Gemm &first = gemms.emplace_back(op, emitter);
+  if (tile::GemmOp partner = sm90::getPartner(op))
+    gemms.emplace_back(partner, emitter, &first);
+  const sm90::RegisterBudget &registers = first.shape.registers();
+  if (registers.hasReducedRegisters())
+    body.func->setAttr(kFormAttr,
+                       tile::KernelFormAttr::get(
+                           op.getContext(), body.kernel.getIndependent(),
+                           body.kernel.getAhead(), body.kernel.getResident(),
+                           registers.getRegisters()));
+  emitPrologue(first);
+  if (op.getNumValidTokens())
+    storeSm90ZeroRows(first);
+  LogicalResult status = success();
+  emitter.ifThen(
+      emitter.warpgroup() == 0,
+      [&] {
+        emitter.decreaseRegisters(registers.getProducerRegisters());
+        emitSm90Producer(gemms);
+        // All threads, before they exit.
+        first.waitInRole();
+      },
+      [&] {
+        emitter.increaseRegisters(registers.getConsumerRegisters());
+        first.waitInRole();
+        first.quantizeRows();
+        status = emitSm90Consumer(gemms);
+      });
+  return status;
+}

@@ -1,0 +1,42 @@
+//===- MTilingChoice.h - values of BLOCK_M ----------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Selection of the values of BLOCK_M of a kernel from the distribution of group
+// sizes. No sets are listed: a set grows by one value at a time as long as that
+// saves time.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_SCHEDULES_SM90GEMM_MTILINGCHOICE_H
+#define MOEC_LIB_SCHEDULES_SM90GEMM_MTILINGCHOICE_H
+
+#include "mlir/Support/LLVM.h"
+
+#include <functional>
+#include <vector>
+
+namespace moec::sm90 {
+
+/// Values of BLOCK_M of one kernel, ascending.
+using BlockMs = llvm::SmallVector<int64_t>;
+
+/// Time of a kernel with those values of BLOCK_M at the token count with index
+/// `point`; infinity if no such kernel is possible.
+using BlockMsTime =
+    std::function<double(const BlockMs &tileRows, size_t point)>;
+
+/// Candidate sets of `blockMs` for each window of the `points` token counts:
+/// windows of one, two and three neighbours, and all. For each window: the four
+/// best single values; then, from the best set, the two best sets with one more
+/// value, as long as that saves `least` of the time, and so on. No duplicates,
+/// in a fixed order.
+std::vector<BlockMs> growBlockMs(llvm::ArrayRef<int64_t> blockMs, size_t points,
+                                 double least, const BlockMsTime &time);
+
+} // namespace moec::sm90
+
+#endif // MOEC_LIB_SCHEDULES_SM90GEMM_MTILINGCHOICE_H

@@ -1,0 +1,81 @@
+//===- Problem.h - what a gemm of sm90.gemm computes ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_SCHEDULES_SM90GEMM_PROBLEM_H
+#define MOEC_LIB_SCHEDULES_SM90GEMM_PROBLEM_H
+
+#include "moec/Schedules/ProductTypes.h"
+#include "moec/Support/GpuInstructions.h"
+
+#include <optional>
+
+namespace moec::sm90 {
+
+/// Columns of a tile of quantized results, which are also the columns that
+/// share a computed scale.
+inline constexpr int64_t kQuantizedColumns = 128;
+
+/// A packed tile of weights: 64 weight rows x 64 of K.
+struct PackedTile {
+  /// Bytes of quantized values, and of scales with zero points.
+  int64_t valueBytes, scaleBytes;
+  /// Values are indices into a code book; pairs of its entries are looked up.
+  bool hasBook;
+};
+
+/// A gemm whatever its config: sizes, types and quantization.
+struct GemmProblem {
+  explicit GemmProblem(tile::GemmOp op);
+
+  bool isGrouped;
+  int64_t groups;
+  /// K, and the columns of the result.
+  int64_t sizeK, columns;
+  /// Columns that one launch computes: whole tiles, if not all columns.
+  int64_t launchColumns;
+  /// 2 with a layout (gate and up), else 1.
+  int64_t weightsPerColumn;
+  /// Bits of a stored element of weights and of input rows.
+  int64_t storageBits, inputBits;
+  int64_t resultBytes;
+  /// Results are quantized to 8 bits; with scales that are computed, not given.
+  bool quantizes, findsScales;
+  /// The operand type of tensor cores.
+  ComputeType compute;
+  ScaleTimes scales;
+  /// Prepacked weights, which are decoded into registers and multiplied from
+  /// there; no value for weights that are multiplied from shared memory.
+  std::optional<PackedTile> packed;
+  /// Each k tile is accumulated separately and added in f32: where scales are
+  /// applied per k tile, or where tensor cores would lose too many digits over
+  /// a whole row.
+  bool promotes;
+  /// Bytes of a swizzle row of the input rows: a k tile, or the K of a packed
+  /// tile.
+  int64_t swizzleBytes = kSwizzleBytes;
+  /// Limits of the sizes of groups that have tiles; no value: no limit.
+  std::optional<uint64_t> minGroupRows, maxGroupRows;
+
+  bool isPrepacked() const { return packed.has_value(); }
+  bool hasBook() const { return packed && packed->hasBook; }
+  /// Scales are copied with each k tile.
+  bool copiesScales() const { return scales.areInLoop(); }
+  /// Bytes of a weight row, with its scales where these are copied with it.
+  int64_t getRowBytes() const {
+    int64_t bytes = sizeK * storageBits / 8;
+    return packed ? bytes + bytes * packed->scaleBytes / packed->valueBytes
+                  : bytes;
+  }
+  int64_t getInputRowBytes() const { return sizeK * inputBits / 8; }
+  /// Tensor maps of the weights. Prepacked weights have two: quantized values
+  /// and scales.
+  int64_t getWeightMaps() const { return packed ? 2 : 1; }
+};
+
+} // namespace moec::sm90
+
+#endif // MOEC_LIB_SCHEDULES_SM90GEMM_PROBLEM_H

@@ -1,0 +1,181 @@
+//===- RowProducer.cpp - scattered rows of sm90.gemm ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Copies of scattered input rows, and of scales, in swizzled chunks of 16
+// bytes. A thread waits for its chunks to arrive, makes them visible to the
+// tensor cores and arrives at the barrier. It does so some k tiles later, or
+// when no stage is empty, to avoid waiting for copies that it has just issued.
+
+#include "KernelBuilder/RingCopies.h"
+#include "Scales.h"
+
+using namespace mlir;
+using namespace moec;
+
+namespace {
+
+class RowProducer {
+public:
+  explicit RowProducer(Sm90Gemm &gemm);
+  /// Copies from pipeline state `first` on; returns the state at the end.
+  PipelineState emit(PipelineState first);
+
+private:
+  using State = RingCopies::State;
+  /// A tile, and the positions of the thread's rows in the input.
+  struct Rows {
+    Sm90Tile tile;
+    SmallVector<I32> positions;
+    auto fields() { return std::tie(tile, positions); }
+  };
+
+  /// The tile of an item, or zeros past the end.
+  Rows setup(const Sm90TileScheduler::Items &items, I32 item);
+  /// Copies the k tiles of a tile.
+  State loadTile(const Rows &rows, PipelineState first);
+  void load(const Rows &rows, I32 step, I32 stage);
+
+  // A swizzle row has 8 chunks, or 4; the warps copy 12 rows at once, or 24.
+  int64_t getRowChunks() const {
+    return shape.problem().swizzleBytes / sm90::kChunkBytes;
+  }
+  int64_t getRowsAtOnce() const { return sm90::kRowThreads / getRowChunks(); }
+  /// Copies one swizzle row of a k tile. `chunks`: addresses of the thread's
+  /// chunks in it, used cyclically over the rows.
+  void loadSwizzleRow(const Rows &rows, I32 step, int64_t swizzleRow,
+                      ArrayRef<Value> chunks);
+
+  Sm90Gemm &gemm;
+  AsyncEmitter &emitter;
+  const sm90::GemmShape &shape;
+  RingCopies copies;
+  Sm90Scales scales;
+  Value input, source;
+  /// Index of the thread; its first row of a tile, and its chunk in each row.
+  I32 own, ownRow, ownChunk;
+};
+
+RowProducer::RowProducer(Sm90Gemm &gemm)
+    : gemm(gemm), emitter(gemm.emitter), shape(gemm.shape),
+      copies(emitter, gemm.pipeline), scales(gemm),
+      input(emitter.operand(gemm.op.getInput())),
+      source(emitter.operand(gemm.op.getSource())) {
+  constexpr int64_t others = kWarpgroup - sm90::kRowThreads;
+  own = emitter.warpgroupThread() + -others;
+  ownRow = own / getRowChunks();
+  ownChunk = own % getRowChunks();
+}
+
+PipelineState RowProducer::emit(PipelineState first) {
+  Sm90TileScheduler::Items items = gemm.scheduler.getItems();
+  std::tuple start(first, setup(items, items.first));
+  auto end = gemm.scheduler.forItems(
+      start, /*draws=*/own == 0, [&](I32, auto at, auto findNext) {
+        auto &[state, rows] = at;
+        State loaded = loadTile(rows, state);
+        // Rows of the next tile are looked up while the last copies arrive.
+        Rows next = setup(items, findNext());
+        return std::tuple(copies.publishAll(loaded).place, next);
+      });
+  return std::get<0>(end);
+}
+
+RowProducer::Rows RowProducer::setup(const Sm90TileScheduler::Items &items,
+                                     I32 item) {
+  int64_t count =
+      shape.tile().mapRows
+          ? 0
+          : llvm::divideCeil(shape.tile().getMaxBlockM(), getRowsAtOnce());
+  I32 zero = emitter.i32(0);
+  auto find = [&] {
+    Rows rows{gemm.scheduler.findTile(item), {}};
+    // Rows past the end are not copied, and their sums are never read.
+    I32 last = rows.tile.rows + -1;
+    for (int64_t i = 0; i < count; ++i) {
+      I32 row = min(ownRow + i * getRowsAtOnce(), last);
+      I32 position = rows.tile.firstRow + row;
+      if (source)
+        position = emitter.loadI32(source, emitter.toIndex(position));
+      rows.positions.push_back(position);
+    }
+    return rows;
+  };
+  return emitter.choose(item < items.end, find, [&] {
+    return Rows{{zero, zero, zero, zero}, SmallVector<I32>(count, zero)};
+  });
+}
+
+RowProducer::State RowProducer::loadTile(const Rows &rows,
+                                         PipelineState first) {
+  SmallVector<I32> scaleRows;
+  if (shape.problem().copiesScales())
+    scaleRows = scales.find(rows.tile, own);
+  auto loadStep = [&](I32 step, State state) {
+    I32 stage = state.place.stage, before = state.place.before();
+    Barrier empty = gemm.pipeline.empty(stage);
+    return copies.emitStep(state, empty, before, [&] {
+      if (!shape.tile().mapRows)
+        load(rows, step, stage);
+      if (shape.problem().copiesScales())
+        scales.copy(rows.tile, scaleRows, own, step, stage);
+    });
+  };
+  return emitter.loop(emitter.i32(0), emitter.i32(shape.tile().getKTiles()), 1,
+                      copies.begin(first), loadStep);
+}
+
+void RowProducer::load(const Rows &rows, I32 step, I32 stage) {
+  // Swizzled offsets repeat after two groups of rows that are copied at once.
+  constexpr int64_t period = 2;
+  assert(period * getRowsAtOnce() % kSwizzleRows == 0 &&
+         "offsets repeat after a whole pattern");
+  Value begin = gemm.pipeline.stageAddress(stage, gemm.getInputOffset());
+  Value chunks[period];
+  for (int64_t i = 0; i < period; ++i) {
+    I32 chunk = swizzle(ownRow + i * getRowsAtOnce(), ownChunk, getRowChunks());
+    chunks[i] = emitter.advance(begin, ownRow * shape.problem().swizzleBytes +
+                                           chunk * sm90::kChunkBytes);
+  }
+  for (int64_t swizzleRow = 0; swizzleRow < shape.tile().swizzleRows;
+       ++swizzleRow) {
+    if (swizzleRow)
+      for (Value &chunk : chunks)
+        chunk = emitter.advance(chunk, shape.shared().getSwizzledBytes(
+                                           shape.tile().getMaxBlockM()));
+    loadSwizzleRow(rows, step, swizzleRow, chunks);
+  }
+}
+
+void RowProducer::loadSwizzleRow(const Rows &rows, I32 step, int64_t swizzleRow,
+                                 ArrayRef<Value> chunks) {
+  int64_t width = shape.tile().blockK / shape.tile().swizzleRows;
+  I32 column = step * shape.tile().blockK + swizzleRow * width;
+  column = column + ownChunk * (width / getRowChunks());
+  I32 bytes;
+  if (shape.problem().sizeK % shape.tile().blockK) {
+    // A chunk is entirely inside or outside of the row, because rows are whole
+    // chunks.
+    Flag isInside = column < shape.problem().sizeK;
+    bytes = select(isInside, emitter.i32(sm90::kChunkBytes), 0);
+    column = select(isInside, column, 0);
+  }
+  for (auto [i, row] : llvm::enumerate(rows.positions)) {
+    int64_t first = int64_t(i) * getRowsAtOnce();
+    emitter.ifThen(ownRow + first < rows.tile.rows, [&, i = i, row = row] {
+      Index at = emitter.toIndex(row);
+      Value from = emitter.address(input, {at, emitter.toIndex(column)});
+      Value to = emitter.advance(chunks[i % chunks.size()],
+                                 first * shape.problem().swizzleBytes);
+      emitter.copyAsync(to, from, bytes);
+    });
+  }
+}
+
+} // namespace
+
+PipelineState moec::emitSm90RowCopies(Sm90Gemm &gemm, PipelineState first) {
+  return RowProducer(gemm).emit(first);
+}

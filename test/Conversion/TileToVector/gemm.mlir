@@ -1,0 +1,117 @@
+// RUN: moe-opt %s --split-input-file --convert-tile-to-vector --canonicalize --cse | FileCheck %s
+
+// A group's rows are multiplied by two gate and two up rows at a time. bf16 pairs become two vectors of f32 by a shift
+// and a mask; the next tile's rows are prefetched.
+// CHECK-LABEL: func.func @grouped(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x64xbf16>, %[[W:[^:]*]]: memref<4x32x64xbf16>, %[[O:[^:]*]]: memref<5xi32>, %[[S:[^:]*]]: memref<?xi32>, %[[Y:[^:]*]]: memref<?x16xbf16>, %{{[^:]*}}: i64, %[[CTA:[^:]*]]: index) attributes {moec.kernel}
+// CHECK-DAG: %[[HIGH:.*]] = arith.constant dense<-65536> : vector<8xi32>
+// CHECK-DAG: %[[SHIFT:.*]] = arith.constant dense<16> : vector<8xi32>
+// CHECK-DAG: %[[TWO:.*]] = arith.constant 2 : index
+// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<2x64x8xf32>
+// CHECK: %[[GROUP:.*]] = arith.divui %[[CTA]], %[[TWO]]
+// CHECK: %[[PANEL:.*]] = arith.remui %[[CTA]], %[[TWO]]
+// CHECK: memref.load %[[O]][%[[GROUP]]]
+// CHECK: memref.load %[[O]]
+// CHECK: scf.for
+// CHECK: scf.for %[[COLUMN:.*]] =
+// CHECK: scf.for
+// CHECK: %[[ROW32:.*]] = memref.load %[[S]]
+// CHECK: %[[ROW:.*]] = arith.index_cast %[[ROW32]]
+// CHECK: scf.for %[[K:.*]] = {{.*}} iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK-COUNT-4: memref.prefetch %[[W]][%[[GROUP]]
+// CHECK: %[[RAW:.*]] = vector.load %[[X]][%[[ROW]], %[[K]]] : memref<?x64xbf16>, vector<16xbf16>
+// CHECK: %[[PAIRS:.*]] = vector.bitcast %[[RAW]] : vector<16xbf16> to vector<8xi32>
+// CHECK: arith.shli %[[PAIRS]], %[[SHIFT]]
+// CHECK: arith.andi %[[PAIRS]], %[[HIGH]]
+// CHECK-COUNT-4: vector.load %[[W]][%[[GROUP]], %{{.*}}, %[[K]]]
+// CHECK-COUNT-8: vector.fma
+// CHECK-COUNT-6: vector.shuffle
+// CHECK: vector.store %{{.*}}, %[[SUMS]]{{.*}} vector<2xf32>
+// CHECK: vector.store %{{.*}}, %[[SUMS]]{{.*}} vector<2xf32>
+// The epilogue, in vectors of columns.
+// CHECK: %[[GATE:.*]] = vector.load %[[SUMS]]
+// CHECK: %[[UP:.*]] = vector.load %[[SUMS]]
+// CHECK: %[[V:.*]] = arith.mulf %[[GATE]], %[[UP]] : vector<8xf32>
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[V]] : vector<8xf32> to vector<8xbf16>
+// CHECK: vector.store %[[ROUNDED]], %[[Y]]
+tile.kernel @grouped(%x: memref<?x64xbf16>, %w: memref<4x32x64xbf16>, %o: memref<5xi32>,
+                     %s: memref<?xi32>, %y: memref<?x16xbf16>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<4x32x64xbf16>)
+      offsets(%o : memref<5xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x16xbf16>)
+      epilogue {
+  ^bb0(%g: f32, %u: f32):
+    %v = arith.mulf %g, %u : f32
+    tile.yield %v : f32
+  } {layout = #moe.weight_layout<order = gate_up>,
+     config = #tile.cpu_gemm<register_rows = 1, register_columns = 2, columns_per_cta = 8, lanes = 8>}
+  tile.return
+}
+
+// -----
+
+// The remaining rows have a separate tile for each number of rows.
+// CHECK-LABEL: func.func @row_tails
+// CHECK: scf.for {{.*}} iter_args({{.*}}) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>)
+// CHECK: scf.index_switch
+// CHECK: case 1 {
+// CHECK: scf.for {{.*}} -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
+// CHECK: case 2 {
+// CHECK: scf.for {{.*}} -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
+// CHECK: default {
+tile.kernel @row_tails(%x: memref<?x8xf32>, %w: memref<2x4x8xf32>, %o: memref<3xi32>,
+                       %y: memref<?x4xf32>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x8xf32>, memref<2x4x8xf32>)
+      offsets(%o : memref<3xi32>) outs(%y : memref<?x4xf32>)
+      {config = #tile.cpu_gemm<register_rows = 3, register_columns = 4, columns_per_cta = 4, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+// If K is not a multiple of a step, the last step overlaps the previous one and its repeated part is masked; the last
+// column is repeated to avoid a branch.
+// CHECK-LABEL: func.func @tails
+// CHECK-DAG: %[[KEEP:.*]] = arith.constant dense<[false, false, false, true]> : vector<4xi1>
+// CHECK-DAG: %[[LAST_STEP:.*]] = arith.constant 5 : index
+// CHECK: arith.minsi
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: vector.load %{{.*}}[%{{.*}}, %[[LAST_STEP]]] : memref<?x9xf16>, vector<4xf16>
+// CHECK: arith.extf %{{.*}} : vector<4xf16> to vector<4xf32>
+// CHECK: arith.select %[[KEEP]]
+// Columns beyond the last vector are computed element by element.
+// CHECK: arith.remsi
+// CHECK: arith.truncf %{{.*}} : vector<4xf32> to vector<4xf16>
+// CHECK: scf.if
+// CHECK: scf.for
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK: memref.store
+tile.kernel @tails(%x: memref<?x9xf16>, %w: memref<2x10x9xf16>, %o: memref<3xi32>,
+                   %y: memref<?x10xf16>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x9xf16>, memref<2x10x9xf16>)
+      offsets(%o : memref<3xi32>) outs(%y : memref<?x10xf16>)
+      {config = #tile.cpu_gemm<register_rows = 1, register_columns = 4, columns_per_cta = 8, lanes = 4>}
+  tile.return
+}
+
+// -----
+
+// A CTA of a dense gemm has a block of rows; invalid rows become zeros.
+// CHECK-LABEL: func.func @dense(
+// CHECK-SAME: %[[VALID:[^:]*]]: memref<1xi32>, %[[Y:[^:]*]]: memref<?x4xf32>, %[[T:[^:]*]]: i64
+// CHECK-DAG: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<4xf32>
+// CHECK: %[[TOKENS:.*]] = arith.index_cast %[[T]]
+// CHECK: %[[N32:.*]] = memref.load %[[VALID]]
+// CHECK: %[[N:.*]] = arith.index_cast %[[N32]]
+// CHECK: %[[FROM0:.*]] = arith.maxsi %[[N]]
+// CHECK: %[[CLAMPED:.*]] = arith.minsi %[[FROM0]], %[[TOKENS]]
+// CHECK: vector.fma
+// CHECK: %[[FIRST:.*]] = arith.maxsi %{{.*}}, %[[CLAMPED]]
+// CHECK: scf.for %{{.*}} = %[[FIRST]]
+// CHECK: vector.store %[[ZERO]], %[[Y]]
+tile.kernel @dense(%x: memref<?x8xf32>, %w: memref<4x8xf32>, %v: memref<1xi32>,
+                   %y: memref<?x4xf32>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x8xf32>, memref<4x8xf32>)
+      num_valid_tokens(%v : memref<1xi32>) outs(%y : memref<?x4xf32>)
+      {config = #tile.cpu_gemm<register_rows = 1, register_columns = 4, columns_per_cta = 4, lanes = 4, rows_per_cta = 8>}
+  tile.return
+}

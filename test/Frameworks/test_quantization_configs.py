@@ -1,0 +1,116 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every key that Transformers, compressed-tensors and ModelOpt write today is read, known to be irrelevant, or
+refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import moec
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed (pip install transformers)")
+
+MODEL = {
+    "model_type": "qwen3_moe", "hidden_size": 256, "moe_intermediate_size": 256, "num_experts": 4,
+    "num_experts_per_tok": 2, "num_hidden_layers": 2, "hidden_act": "silu", "norm_topk_prob": True,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def read(quantization: dict, tmp_path) -> str:
+    """Quantization of the experts' gemms, or the message of a refusal."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(MODEL | {"quantization_config": quantization}, default=str))
+    try:
+        return json.dumps(json.loads(moec.spec(path)).get("quantization"))
+    except moec.Refused as refused:
+        return str(refused)
+
+
+BLOCKS = {"weight_block_size": (128, 128)}
+#: Class, arguments, and expected contents of the spec or the message.
+TRANSFORMERS = [
+    ("FineGrainedFP8Config", {}, "fp8_block128"),
+    ("FineGrainedFP8Config", {"modules_to_not_convert": ["lm_head"], "dequantize": True}, "fp8_block128"),
+    ("FineGrainedFP8Config", {"weight_block_size": (64, 64)}, '"block": [64, 64]'),
+    ("FineGrainedFP8Config", {"weight_block_size": None, "activation_scheme": "static"}, '"static": true'),
+    ("GPTQConfig", {"bits": 4}, '"dtype": "int4"'),
+    ("GPTQConfig", {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
+    ("GPTQConfig", {"bits": 4, "group_size": -1, "desc_act": True}, '"scale": "channel"'),
+    ("GPTQConfig", {"bits": 4, "format": "gptq_v2"}, '"dtype": "int4"'),
+    ("GPTQConfig", {"bits": 3}, "'quantization_config.bits' = 3 is not supported; 4 or 8 is"),
+    ("AwqConfig", {}, '"zero_point": true'),
+    ("AwqConfig", {"group_size": 32, "modules_to_not_convert": ["gate"]}, '{"group": 32}'),
+    ("AwqConfig", {"version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),
+    ("AutoRoundConfig", {}, '"dtype": "int4"'),
+    ("AutoRoundConfig", {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
+    ("BitsAndBytesConfig", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, '"dtype": "nf4"'),
+    ("BitsAndBytesConfig", {"load_in_4bit": True}, "= \"fp4\" is not supported; \"nf4\" is"),
+    ("BitsAndBytesConfig", {"load_in_8bit": True}, '"dtype": "int8"'),
+    ("Mxfp4Config", {}, "mxfp4"),
+    ("FbgemmFp8Config", {}, "quantization \"fbgemm_fp8\" is not supported"),
+    ("QuantoConfig", {}, "quantization \"quanto\" is not supported"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), TRANSFORMERS)
+def test_transformers(name, arguments, expected, tmp_path):
+    own = getattr(transformers, name, None)
+    if own is None:
+        pytest.skip(f"Transformers {transformers.__version__} has no {name}")
+    assert expected in read(own(**arguments).to_dict(), tmp_path)
+
+
+#: Presets by the format of their files, and those that are refused.
+FORMATS = {
+    "pack-quantized": ["W4A16", "W4A16_ASYM", "W8A16", "W4A8", "W4AFP8", "W4A4"],
+    "int-quantized": ["W8A8", "INT8"],
+    "float-quantized": ["FP8", "FP8_DYNAMIC", "FP8_BLOCK"],
+    "nvfp4-pack-quantized": ["NVFP4", "NVFP4A16"],
+    "mxfp4-pack-quantized": ["MXFP4", "MXFP4A16", "MXFP4XFP8"],
+    "mxfp8-quantized": ["MXFP8", "MXFP8A16"],
+}
+REFUSED = {"W3A16": "pack-quantized", "W2A8": "pack-quantized", "MXFP6A16": "mxfp8-quantized"}
+
+
+@pytest.mark.parametrize("preset", [name for names in FORMATS.values() for name in names] + list(REFUSED))
+def test_compressed_tensors(preset, tmp_path):
+    quantization = pytest.importorskip(
+        "compressed_tensors.quantization", reason="compressed-tensors is not installed (pip install compressed-tensors)"
+    )
+    file_format = REFUSED.get(preset) or next(key for key, names in FORMATS.items() if preset in names)
+    config = quantization.QuantizationConfig(
+        config_groups={preset: ["Linear"]}, ignore=["lm_head"], format=file_format, quantization_status="compressed"
+    )
+    got = read(config.to_dict(), tmp_path)
+    is_refused = "must be" in got or "not supported" in got
+    assert is_refused == (preset in REFUSED), got
+
+
+#: Algorithms that ModelOpt's export writes, and those that are refused.
+ALGORITHMS = ["FP8", "NVFP4", "W4A16_NVFP4", "FP8_PB_WO", "FP8_PER_CHANNEL_PER_TOKEN", "W8A16", "MXFP8",
+              "MIXED_PRECISION"]  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "NVFP4_SVD", "W4A8_AWQ", "W4A16_AWQ"])
+def test_modelopt(algorithm, tmp_path):
+    found = importlib.util.find_spec("modelopt")
+    if found is None:
+        pytest.skip("ModelOpt is not installed (pip install nvidia-modelopt)")
+    # The package imports a GPU's libraries, but this module needs none.
+    path = Path(next(iter(found.submodule_search_locations))) / "torch" / "export" / "convert_hf_config.py"
+    own = importlib.util.spec_from_file_location("convert_hf_config", path)
+    module = importlib.util.module_from_spec(own)
+    own.loader.exec_module(module)
+    details = {"quant_algo": algorithm, "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
+    if algorithm in ("NVFP4", "W4A16_NVFP4"):
+        details["group_size"] = 16
+    if algorithm == "MIXED_PRECISION":
+        details["quantized_layers"] = {"model.layers.0.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16}}
+    file = {"producer": {"name": "modelopt", "version": "0.47.0"}, "quantization": details}
+    got = read(module.convert_hf_quant_config_format(file), tmp_path)
+    assert ("quant_algo' must be" in got) != (algorithm in ALGORITHMS), got

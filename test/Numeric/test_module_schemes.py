@@ -1,0 +1,315 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checkpoints whose modules have several schemes, or whose names do not follow from the configuration.
+
+The oracle dequantizes by itself, from the definition of each format. Weights are random."""
+
+import json
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+from runs import TIMEOUT, binary
+from safetensors.numpy import load_file, save_file
+from test_field_checkpoints import CONFIG, EXPERTS, HIDDEN, PROJECTIONS, TOKENS, TOP_K, add_experts, draw, nvfp4
+
+BF16, E4M3, E8M0 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
+BLOCK = "model.layers.0.mlp."
+WIDTH = 64
+
+
+def words(quantized, axis):
+    """Eight values of 4 bits in each word, the first one in the lowest bits."""
+    quantized = np.moveaxis(quantized.astype(np.uint32), axis, -1)
+    quantized = quantized.reshape(*quantized.shape[:-1], -1, 8)
+    packed = sum(quantized[..., i] << np.uint32(4 * i) for i in range(8)).astype(np.uint32).view(np.int32)
+    return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
+
+
+def quantize(matrix, group, dtype):
+    """Values from -8 to 7 and scales of groups, the last of which may be partial."""
+    rows, columns = matrix.shape
+    padded = np.pad(matrix, ((0, 0), (0, -columns % group))).reshape(rows, -1, group)
+    scales = (np.abs(padded).max(2) / 7.5).astype(dtype)
+    quantized = np.clip(np.round(padded / scales.astype(np.float32)[..., None]), -8, 7)
+    meant = (quantized * scales.astype(np.float64)[..., None]).reshape(rows, -1)[:, :columns]
+    return quantized.reshape(rows, -1)[:, :columns], scales, meant
+
+
+def plain(matrix):
+    return {".weight": matrix}, matrix.astype(np.float64)
+
+
+def packed(matrix, group=32):
+    quantized, scales, meant = quantize(matrix, group, np.float32)
+    shape = np.array(matrix.shape, np.int64)
+    return {".weight_packed": words(quantized + 8, 1), ".weight_scale": scales, ".weight_shape": shape}, meant
+
+
+def gptq(matrix, group=32, bias=0):
+    quantized, scales, meant = quantize(matrix, group, np.float16)
+    rows, columns = matrix.shape
+    zeros = np.full((scales.shape[1], rows // 8), 0x77777777, np.int32)
+    return {".qweight": words((quantized + 8).T, 0), ".scales": np.ascontiguousarray(scales.T), ".qzeros": zeros,
+            ".g_idx": (np.arange(columns) // group).astype(np.int32),
+            ".bias": np.full(rows, bias, np.float16)}, meant  # fmt: skip
+
+
+def fp8(matrix, suffix=".weight_scale"):
+    scales = (np.abs(matrix).max(1, keepdims=True) / 448).astype(np.float32)
+    quantized = (matrix / scales).astype(E4M3)
+    return {".weight": quantized, suffix: scales}, quantized.astype(np.float64) * scales
+
+
+def mxfp4(matrix):
+    """A byte of two values; the scales are bytes of exponents."""
+    rows, columns = matrix.shape
+    grid = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    blocks = matrix.reshape(rows, -1, 32)
+    exponents = np.ceil(np.log2(np.abs(blocks).max(2) / 6))
+    steps = np.exp2(exponents)[..., None]
+    quantized = np.abs((blocks / steps)[..., None] - grid).argmin(-1).astype(np.uint8)
+    meant = (grid[quantized] * steps).reshape(rows, columns)
+    quantized = quantized.reshape(rows, columns)
+    return {".weight": quantized[:, 0::2] | quantized[:, 1::2] << 4, ".weight_scale": (exponents + 127).astype(np.uint8)}, meant
+
+
+def fp4(matrix):
+    parts, meant = nvfp4(matrix, 1)
+    return parts | {".weight_scale_2": np.asarray(parts[".weight_scale_2"])}, meant
+
+
+def int8(matrix):
+    """Bytes of bitsandbytes, whose scales are 127 times as large."""
+    largest = np.abs(matrix).max(1)
+    quantized = np.round(matrix * 127 / largest[:, None]).astype(np.int8)
+    meant = quantized.astype(np.float64) * (largest / np.float32(127))[:, None]
+    return {".weight": quantized, ".SCB": largest, ".weight_format": np.asarray(np.uint8(0))}, meant
+
+
+def torchao(matrix):
+    """Rows of e4m3, as Float8Tensor of torchao 0.18 is written to safetensors."""
+    parts, meant = fp8(matrix)
+    return {"._weight_qdata": parts[".weight"], "._weight_scale": parts[".weight_scale"]}, meant
+
+
+def torchao_int8(matrix):
+    scales = (np.abs(matrix).max(1, keepdims=True) / 127).astype(np.float32)
+    quantized = np.round(matrix / scales).astype(np.int8)
+    return {"._weight_qdata": quantized, "._weight_scale": scales}, quantized * scales.astype(np.float64)
+
+
+#: The values of bitsandbytes' fp4, of the largest of a block.
+FP4_VALUES = np.array([0, 0.0052083333, 0.6666667, 1, 0.33333334, 0.5, 0.16666667, 0.25], np.float32)
+
+
+def bnb_fp4(matrix, nested=False):
+    """Codes of blocks of 64 elements in one column, the first one in the high half of a byte, and their values."""
+    values = np.concatenate([FP4_VALUES, -FP4_VALUES])
+    blocks = matrix.reshape(-1, 64)
+    largest = np.abs(blocks).max(1).astype(np.float32)
+    codes = np.abs((blocks / largest[:, None])[..., None] - values).argmin(-1).astype(np.uint8).reshape(-1, 2)
+    state = {"quant_type": "fp4", "blocksize": 64, "shape": list(matrix.shape), "dtype": "float32"}
+    parts = {".weight": (codes[:, :1] << 4 | codes[:, 1:]), ".weight.quant_map": values}
+    if nested:
+        # Scales of 8 bits, and f32 factors of blocks of 256.
+        numbers, offset = np.linspace(-1, 1, 256, dtype=np.float32), np.float32(largest.mean())
+        factors = np.float32([np.abs(each - offset).max() for each in np.split(largest, range(256, len(largest), 256))])
+        of_scale = np.repeat(factors, 256)[:len(largest)]
+        indices = np.abs(((largest - offset) / of_scale)[:, None] - numbers).argmin(1).astype(np.uint8)
+        largest = numbers[indices] * of_scale + offset
+        state |= {"nested_blocksize": 256, "nested_offset": float(offset), "nested_dtype": "float32"}
+        parts |= {".weight.absmax": indices, ".weight.nested_absmax": factors, ".weight.nested_quant_map": numbers}
+    else:
+        parts[".weight.absmax"] = largest
+    parts[".weight.quant_state.bitsandbytes__fp4"] = np.frombuffer(json.dumps(state).encode(), np.uint8)
+    meant = values[codes.reshape(-1, 64)].astype(np.float64) * largest.astype(np.float64)[:, None]
+    return parts, meant.reshape(matrix.shape)
+
+
+def run(folder, config, tensors, dtype=np.float32, layer=0):
+    """The layer's input, its output and what moe-run said."""
+    x = draw(np.random.default_rng(11), TOKENS, HIDDEN, scale=1).astype(dtype)
+    save_file(tensors, folder / "model.safetensors")
+    save_file({"hidden_states": x}, folder / "x.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    command = [binary("moe-run"), folder, f"--hidden-states={folder / 'x.safetensors'}",
+               f"--outputs={folder / 'y.safetensors'}", f"--tokens={TOKENS}", f"--layer={layer}"]  # fmt: skip
+    done = subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT)
+    said = done.stdout + done.stderr
+    output = load_file(folder / "y.safetensors")["output"] if done.returncode == 0 else None
+    return x.astype(np.float64), output, said
+
+
+def choose(x, router):
+    """Ids and weights of Qwen3's softmax."""
+    logits = x @ router.astype(np.float64).T
+    ids = np.argsort(-logits, 1)[:, :TOP_K]
+    weights = np.exp(np.take_along_axis(logits, ids, 1))
+    return ids, weights / weights.sum(1, keepdims=True)
+
+
+def expect_near(got, expected, tolerance=2e-5):
+    error = np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max()
+    assert error < tolerance, error
+
+
+def make(encode, width=WIDTH, name="{block}experts.{e}.{projection}", dtype=np.float32):
+    """A checkpoint of which `encode(expert, projection)` gives the encoder of each matrix."""
+    rng = np.random.default_rng(1)
+    tensors, meant = {BLOCK + "gate.weight": draw(rng, EXPERTS, HIDDEN).astype(dtype)}, {p: [] for p in PROJECTIONS}
+    for e in range(EXPERTS):
+        for projection in PROJECTIONS:
+            matrix = draw(rng, *((HIDDEN, width) if projection == "down_proj" else (width, HIDDEN)))
+            parts, weights = encode(e, projection)(matrix)
+            module = name.format(block=BLOCK, e=e, projection=projection)
+            tensors |= {module + suffix: tensor for suffix, tensor in parts.items()}
+            meant[projection].append(weights)
+    return tensors, meant
+
+
+INT4 = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32, "dynamic": False}
+FP8 = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False}
+EXPERT_OF_FP8 = {"targets": ["re:.*experts.2.*"], "weights": FP8, "format": "float-quantized"}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True, "desc_act": False}
+
+
+def compressed(*groups, **more):
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head", "re:.*mlp.gate$"],
+            "config_groups": {f"group_{i}": group for i, group in enumerate(groups)}, **more}  # fmt: skip
+
+
+def modelopt(**modules):
+    layers = {f"{BLOCK}experts.{e}": {"quant_algo": algo, "group_size": 16} for e, algo in modules.items()}
+    return {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+
+
+PER_ROW = {"_type": "PerRow", "_version": 1, "_data": {"dim": -1}}
+
+
+def torchao_config(name, **fields):
+    """What TorchAoConfig.to_dict() of Transformers holds."""
+    return {"quant_method": "torchao", "quant_type": {"default": {"_type": name, "_version": 2, "_data": fields}},
+            "quant_type_kwargs": {}, "include_input_output_embeddings": False, "untie_embedding_weights": False,
+            "modules_to_not_convert": ["mlp.gate"]}  # fmt: skip
+
+
+CASES = {
+    "groups that differ by projection": (
+        compressed({"targets": ["re:.*(gate|up)_proj$"], "weights": INT4, "format": "pack-quantized"},
+                   {"targets": ["re:.*down_proj$"], "weights": FP8, "format": "float-quantized"},
+                   format="mixed-precision"),
+        lambda e, p: fp8 if p == "down_proj" else packed),
+    "groups that differ by expert": (
+        compressed(EXPERT_OF_FP8, {"targets": ["RoutedExperts"], "weights": INT4}),
+        lambda e, p: fp8 if e == 2 else packed),
+    "an expert that is not quantized": (
+        compressed({"targets": ["Linear"], "weights": INT4}), lambda e, p: plain if e == 1 else packed),
+    "the name of a parent": (
+        compressed({"targets": ["Linear"], "weights": INT4}, ignore=["lm_head", "model.layers.0.mlp.experts.0"]),
+        lambda e, p: packed),
+    "a group with a tail": (
+        compressed({"targets": ["Linear"], "weights": INT4 | {"group_size": 48}}), lambda e, p: lambda m: packed(m, 48)),
+    "expressions of GPTQModel": (
+        GPTQ | {"dynamic": {"-:.*.mlp.gate.*": {}, "-:.*experts.0.down_proj": {}, "+:.*experts.1.*": {"group_size": 64}}},
+        lambda e, p: plain if (e, p) == (0, "down_proj") else (lambda m: gptq(m, 64)) if e == 1 else gptq),
+    "algorithms of ModelOpt": (
+        modelopt(**{"0": "W4A16_NVFP4", "1": "W4A16_NVFP4", "2": "W4A16_NVFP4"}),
+        lambda e, p: plain if e == 3 else fp4),
+    "a layer that AWQ leaves out": (
+        {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True,
+         "modules_to_not_convert": ["model.layers.0."]}, lambda e, p: plain),
+    "words of GPTQ by AutoRound": (
+        {"quant_method": "auto-round", "bits": 4, "group_size": 32, "sym": True, "data_type": "int",
+         "packing_format": "auto_round:auto_gptq", "extra_config": {BLOCK + "experts.3.up_proj": {"bits": 16}}},
+        lambda e, p: plain if (e, p) == (3, "up_proj") else gptq),
+    "mxfp4 of Quark": (
+        {"quant_method": "quark", "global_quant_config": {"weight": {
+            "dtype": "fp4", "qscheme": "per_group", "group_size": 32, "is_dynamic": False, "symmetric": None}},
+         "exclude": ["lm_head", "*mlp.gate"]}, lambda e, p: mxfp4),
+    "rows of torchao": (
+        torchao_config("Float8WeightOnlyConfig", weight_dtype={"_type": "torch.dtype", "_data": "float8_e4m3fn"},
+                       granularity=PER_ROW, set_inductor_config=True), lambda e, p: torchao),
+    "modules of torchao": (
+        torchao_config("FqnToConfig", fqn_to_config={
+            "_default": {"_type": "Int8WeightOnlyConfig", "_version": 2, "_data": {"granularity": PER_ROW}},
+            r"re:.*experts\.1\..*": None}), lambda e, p: plain if e == 1 else torchao_int8),
+    "fp4 of bitsandbytes": (
+        {"quant_method": "bitsandbytes", "load_in_4bit": True}, lambda e, p: bnb_fp4),
+    "fp4 of bitsandbytes with nested scales": (
+        {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4",
+         "bnb_4bit_use_double_quant": True}, lambda e, p: lambda m: bnb_fp4(m, nested=True)),
+    "bytes of bitsandbytes": (
+        {"quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": False}, lambda e, p: int8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_schemes(case, tmp_path):
+    quantization, encode = CASES[case]
+    tensors, meant = make(encode)
+    x, got, said = run(tmp_path, CONFIG | {"quantization_config": quantization}, tensors)
+    assert got is not None, said
+    expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
+
+
+# Values of the router that bf16 lacks decide between experts.
+# field-bug: Automodel#3674, Automodel#3818
+def test_router_in_f32(tmp_path):
+    rng = np.random.default_rng(3)
+    tensors, meant = make(lambda e, p: lambda m: plain(m.astype(BF16)))
+    # All experts are near each other: bf16 cannot tell them apart.
+    common = draw(rng, 1, HIDDEN, scale=1)
+    router = tensors[BLOCK + "gate.weight"] = (common + draw(rng, EXPERTS, HIDDEN, scale=1e-3)).astype(np.float32)
+    x, got, said = run(tmp_path, CONFIG | {"torch_dtype": "bfloat16"}, tensors, dtype=BF16)
+    assert got is not None, said
+    ids, weights = choose(x, router)
+    assert (np.sort(ids) != np.sort(choose(x, router.astype(BF16))[0])).any()
+    expect_near(got, add_experts(x, ids, weights, meant), 2e-2)
+
+
+# field-bug: transformers#47031, vllm#47058, vllm#47874
+@pytest.mark.parametrize("transposed", [True, False])
+def test_qwen3_vl_in_both_orders(transposed, tmp_path):
+    rng = np.random.default_rng(4)
+    first, down = draw(rng, EXPERTS, 2 * WIDTH, HIDDEN), draw(rng, EXPERTS, HIDDEN, WIDTH)
+    order = (0, 2, 1) if transposed else (0, 1, 2)
+    block = "model.language_model.layers.0.mlp."
+    router = draw(rng, EXPERTS, HIDDEN)
+    tensors = {block + "gate.weight": router, block + "experts.gate_up_proj": first.transpose(order).copy(),
+               block + "experts.down_proj": down.transpose(order).copy()}  # fmt: skip
+    config = {"model_type": "qwen3_vl_moe", "text_config": CONFIG | {"model_type": "qwen3_vl_moe_text"}}
+    x, got, said = run(tmp_path, config, tensors)
+    assert got is not None, said
+    meant = dict(zip(PROJECTIONS, (first[:, :WIDTH], first[:, WIDTH:], down), strict=True))
+    expect_near(got, add_experts(x, *choose(x, router), {p: m.astype(np.float64) for p, m in meant.items()}))
+
+
+# Numbers of multi-token prediction layers continue those of the decoder, or start at 0.
+# field-bug: llm-compressor#2735, omlx#2326, jjang-ai/vmlx#213, vllm-ascend#5794
+@pytest.mark.parametrize("block", ["model.layers.2.mlp.", "mtp.layers.0.mlp."])
+def test_multi_token_prediction(block, tmp_path):
+    tensors, meant = make(lambda e, p: plain)
+    tensors = tensors | {name.replace(BLOCK, block): tensor * 2 for name, tensor in tensors.items()}
+    x, got, said = run(tmp_path, CONFIG | {"num_nextn_predict_layers": 1}, tensors, layer=2)
+    assert got is not None, said
+    meant = {projection: [2 * matrix for matrix in matrices] for projection, matrices in meant.items()}
+    expect_near(got, add_experts(x, *choose(x, tensors[block + "gate.weight"]), meant))
+    (tmp_path / "y.safetensors").unlink()
+    _, got, said = run(tmp_path, CONFIG | {"num_nextn_predict_layers": 1}, tensors, layer=3)
+    assert got is None and "2 decoder layers, counted from 0, and 1 of multi-token prediction" in said, said
+
+
+# Each refusal names the field and the contents of the file.
+@pytest.mark.parametrize(
+    ("quantization", "encode", "message"),
+    [
+        pytest.param(GPTQ, lambda e, p: lambda m: gptq(m, bias=1), "and the model's experts have no bias", id="a bias"),
+        pytest.param(GPTQ, lambda e, p: packed, "by 'quantization_config'); the file has", id="another tool's words"),
+    ],
+)
+def test_refused(quantization, encode, message, tmp_path):
+    tensors, _ = make(encode)
+    _, got, said = run(tmp_path, CONFIG | {"quantization_config": quantization}, tensors)
+    assert got is None and message in said, said
