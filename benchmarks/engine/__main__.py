@@ -16,7 +16,9 @@ together, and then measure in turn, one repetition each, while the others are id
     LAYERS    a number, or all
     WHAT      m memory, c outputs (log-probabilities of 1500 given tokens, greedy tokens, the same twice), s speed,
               p GPU kernels (torch.profiler), v serving load, w sleep, wake and reload of weights,
-              f 2 to 12 new tokens of a request (chunked: behind a prefix in the cache; speculative: drafts)
+              f 2 to 12 new tokens of a request (chunked: behind a prefix in the cache; speculative: drafts),
+              i whether a request has the same tokens and log-probabilities alone and in batches; run all jobs with
+              VLLM_BATCH_INVARIANT=1 in the environment to measure vLLM's batch-invariant mode
     SECONDS   after which the job is killed if its engine has not started, and as many again for what it measures; the
               record keeps what there is
 

@@ -10,7 +10,7 @@ import re
 #: What a job may measure, in the order in which a job measures it.
 PARTS = {
     "m": "memory", "c": "outputs", "s": "speed", "p": "GPU kernels", "v": "serving load", "w": "sleep, wake, reload",
-    "f": "few tokens of a request",
+    "f": "few tokens of a request", "i": "bits of a request alone and in batches",
 }
 MODES = ("compile", "no-compile", "piecewise", "eager", "chunked", "speculative")
 FORM = "MODEL:VARIANT:LAYERS:WHAT:SECONDS"

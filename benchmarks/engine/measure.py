@@ -20,7 +20,7 @@ from plugin_log import PluginLog
 from record import describe_times, join_times
 from summary import BATCHES, PREFILLS
 from torch.profiler import ProfilerActivity, profile
-from vllm import LLM, SamplingParams
+from vllm import LLM, SamplingParams, envs
 from weights import LOAD_FORMAT, list_experts, reload_experts
 
 #: Adds a row to the record: what, and the other fields.
@@ -308,6 +308,29 @@ def measure_drafts(llm: LLM, add: Add) -> None:
     add("drafts", **counts, tokens=len(ranks), first=sum(rank == 1 for rank in ranks), worst=max(ranks))
 
 
+def measure_invariance(llm: LLM, add: Add) -> None:
+    """Requests of 1 to 600 tokens, each alone, among 16 and among 64."""
+    lengths = np.random.default_rng(5).integers(1, 600, 64)
+    prompts = [draw_prompts(1, int(length), seed=100 + index)[0] for index, length in enumerate(lengths)]
+
+    def run(chosen: list[list[int]]) -> list[tuple[list[int], list[float]]]:
+        _, outputs = generate(llm, chosen, 24, logprobs=0)
+        found = []
+        for (output,) in (each.outputs for each in outputs):
+            tokens = list(output.token_ids)
+            found.append((tokens, [step[token].logprob for step, token in zip(output.logprobs, tokens)]))
+        return found
+
+    whole = run(prompts)
+    several = [each for begin in range(0, 64, 16) for each in run(prompts[begin:begin + 16])]
+    alone = [run([prompt])[0] for prompt in prompts[:16]]
+    for size, found in ((1, alone), (16, several)):
+        pairs = list(zip(found, whole))
+        add("invariance", size=size, requests=len(pairs), is_asked=envs.VLLM_BATCH_INVARIANT,
+            other_tokens=sum(one[0] != other[0] for one, other in pairs),
+            other_logprobs=sum(one[1] != other[1] for one, other in pairs))
+
+
 def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], list[dict]], turn: Turn) -> None:
     log, start = PluginLog(), time.monotonic()
     llm = LLM(**make_arguments(job, folder))
@@ -323,6 +346,7 @@ def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], l
         "m": functools.partial(measure_memory, is_shared=job.is_shared),
         "c": functools.partial(measure_outputs, compare=compare), "s": functools.partial(measure_speed, turn=turn),
         "p": measure_kernels, "v": functools.partial(measure_serving, turn=turn), "w": measure_sleep,
+        "i": measure_invariance,
         "f": measure_drafts if job.mode == "speculative" else measure_few_tokens,
     }
     for letter in job.parts:

@@ -188,6 +188,10 @@ def describe_outputs(rows: list[Row]) -> list[str]:
         elif row["what"] == "few tokens":
             texts.append(f"{min(row['new'])} to {max(row['new'])} tokens of a request: mean {give(row['mean'], 4)}, "
                          f"max {give(row['max'], 2)} to all tokens at once")
+        elif row["what"] == "invariance":
+            mode = "batch-invariant" if row["is_asked"] else "not batch-invariant"
+            texts.append(f"{mode}, {row['size']} at once against 64: of {row['requests']} requests {row['other_tokens']} "
+                         f"have other tokens, {row['other_logprobs']} other log-probabilities")
         elif row["what"] == "drafts":
             texts.append(f"{row['accepted_tokens']} of {row['draft_tokens']} drafted tokens accepted, {row['first']} of "
                          f"{row['tokens']} tokens first without drafts")
