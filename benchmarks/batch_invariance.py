@@ -30,21 +30,35 @@ COUNTS = (1, 2, 3, 5, 8, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513, 1
           16384)
 TIMED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 LARGEST = COUNTS[-1]
-#: Published models (test/models), then layers of rows.json in other formats.
+#: Published models (test/models).
 MODELS = ("qwen3-30b-a3b", "gpt-oss-120b", "qwen3-next-80b-a3b", "mixtral-8x7b", "deepseek-v2-lite", "glm-4.5-air",
           "qwen3-235b-a22b", "deepseek-v3")
-ROWS = ("qwen3_30b_fp8_block", "qwen3_30b_int4", "qwen3_30b_nvfp4", "qwen3_30b_mxfp8", "qwen3_30b_fp8",
-        "qwen3_30b_int8_weights", "qwen3_30b_q4_k", "qwen3_30b_int4_fp8", "qwen3_30b_nf4", "gptoss120b_fp8",
-        "qwen3_30b_mxfp4_f16")
+_TOKEN = {"dtype": "fp8_e4m3", "scale": "token"}
+_INT4 = {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16"}
+#: Qwen3-30B-A3B in other formats.
+FORMATS: dict[str, dict[str, Any]] = {
+    "fp8-block": {"weight": "fp8_block128"},
+    "fp8-channel": {"weight": {"dtype": "fp8_e4m3", "scale": "channel"}, "activation": _TOKEN},
+    "int4": {"weight": _INT4},
+    "int4-fp8": {"weight": _INT4, "activation": _TOKEN},
+    "int4-minima": {"weight": {"dtype": "int4", "minimum": True, "scale": {"group": 32}}},
+    "nvfp4": {"weight": "nvfp4"},
+    "mxfp4": {"weight": "mxfp4"},
+    "mxfp8": {"weight": "mxfp8"},
+    "int8": {"weight": {"dtype": "int8", "scale": "channel"}},
+}
+LAYERS = (*MODELS, *FORMATS)
 
 
 def read_layer(name: str) -> Any:
     """Returns what moec.compile() takes for a layer's name."""
     if name in MODELS:
         return ROOT / "test" / "models" / f"{name}.json"
-    row = next(each for each in json.loads((ROOT / "benchmarks/rows.json").read_text())["layers"]
-               if each["name"] == name)
-    return {"moec_spec": 1, "activation": {"kind": "silu"}, **row}
+    return {
+        "moec_spec": 1, "name": name, "dtype": "bf16", "num_experts": 128, "top_k": 8, "hidden_size": 2048,
+        "intermediate_size": 768, "activation": {"kind": "silu"}, "quantization": FORMATS[name],
+        "routing": {"score": "softmax", "renormalize": True},
+    }
 
 
 def draw(torch: Any, info: Any, generator: Any) -> Any:
@@ -211,7 +225,7 @@ def make_tables(record: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, help="the record, written after each layer")
-    parser.add_argument("--layers", default=",".join(MODELS + ROWS))
+    parser.add_argument("--layers", default=",".join(LAYERS))
     parser.add_argument("--entries", default="router,ids")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--seconds", type=float, default=500)
@@ -224,8 +238,8 @@ def main() -> int:
     if not options.output:
         parser.error("--output: a file is required")
     names = options.layers.split(",")
-    if unknown := [each for each in names if each not in MODELS + ROWS]:
-        parser.error(f"--layers: {unknown[0]!r} found; {', '.join(MODELS + ROWS)} are accepted")
+    if unknown := [each for each in names if each not in LAYERS]:
+        parser.error(f"--layers: {unknown[0]!r} found; {', '.join(LAYERS)} are accepted")
     import torch
 
     begin = time.monotonic()
