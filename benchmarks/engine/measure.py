@@ -357,5 +357,6 @@ def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], l
 def describe_job(job: Job) -> dict[str, Any]:
     """Fields that all rows of a job share."""
     model = MODELS[job.model]
+    mode = f"{job.mode}, batch-invariant" if envs.VLLM_BATCH_INVARIANT else job.mode
     return {"job": str(job), "model": job.model, "published": model.published, "format": model.format,
-            "layers": job.layers or model.layers, "mode": job.mode, "experts": job.experts}
+            "layers": job.layers or model.layers, "mode": mode, "experts": job.experts}
