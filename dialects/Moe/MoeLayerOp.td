@@ -21,6 +21,8 @@ def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN, I8, BF16]>;
 def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
+/// Ids of experts that a caller holds: i32, i16, or bytes without a sign.
+def Moe_IdTensor : RankedTensorOf<[I32, I16, I8]>;
 /// One value per row: f32, or a byte as a boolean.
 def Moe_RowTensor : RankedTensorOf<[F32, I8]>;
 def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>;
@@ -45,6 +47,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | exactly one entry: `gate` | `R x H x D`; optionally with `gate_bias`, `R x f32`; or `2 R x H x D`, the sum of two weights | 1 |
     | ... or `logits` | `T x R`, of `f32`, `bf16` or `f16` | |
     | ... or `ids` and `weights` | `T x k x i32`, `T x k x f32` | |
+    | `ids` without `weights`, beside `gate` or `logits`: replayed ids | `T x k`, of `i32`, `i16` or `i8` | 4 |
     | `selection_bias` | `R x f32` | 3 |
     | `expert_scale` | `R x f32` | 5 |
     | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both or none, with `select = hash` | 4 |
@@ -110,7 +113,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     - `physical_ids` and `replica_counts`: the weights are those of physical experts. The router and all ids refer to
       E logical experts, each with up to M replicas among the physical ones (formula 6).
     - `record` and `load`: additional results. `record` returns the ids and weights that the router chose, `T x k`
-      each. `load` returns `expert_offsets`, one element more than `w13` has experts:
+      each. Ids may be `i32`, `i16`, or `i8` without a sign: at most 256 routed experts. `load` returns `expert_offsets`, one element more than `w13` has experts:
       `expert_offsets[e + 1] - expert_offsets[e]` slots chose expert e.
     - `batch_invariant`: the bits of a row depend on this row and the weights alone.
     - `max_tokens` (default 16384): upper bound of T in a run; `max_tokens * k` fits 31 bits.
@@ -141,7 +144,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_DataTensor>:$gate_weight,
     Optional<Moe_F32Tensor>:$gate_bias,
     Optional<Moe_DataTensor>:$router_logits,
-    Optional<Moe_I32Tensor>:$topk_ids,
+    Optional<Moe_IdTensor>:$topk_ids,
     Optional<Moe_F32Tensor>:$topk_weights,
     Optional<Moe_F32Tensor>:$selection_bias,
     Optional<Moe_F32Tensor>:$expert_scale,
@@ -192,7 +195,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
     UnitAttr:$weight_on_input, UnitAttr:$batch_invariant,
     DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
-  let results = (outs Moe_DataTensor:$output, Optional<Moe_I32Tensor>:$recorded_ids,
+  let results = (outs Moe_DataTensor:$output, Optional<Moe_IdTensor>:$recorded_ids,
                       Optional<Moe_F32Tensor>:$recorded_weights, Optional<Moe_I32Tensor>:$expert_offsets);
   let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation,
                        AnyRegion:$shared_activation, AnyRegion:$key);
@@ -266,6 +269,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     int64_t getIntermediateSize();
     /// Quantization of the gemm with the weight of this operand name; null if it is not quantized.
     ProductQuantAttr getProductQuant(::llvm::StringRef weight);
+    /// Whether the caller gives ids and weights, and nothing is routed.
+    bool hasEntryIds() { return bool(getTopkWeights()); }
     /// Whether the activation takes a gate and an up value.
     bool isGated() { return getActivation().getNumArguments() == 2; }
   }];

@@ -26,7 +26,9 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
     | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both or none, with `select = hash` |
     | `num_valid_tokens` | `1 x i32` |
     | `is_padding` | `T x i8` |
+    | `given_ids` | `T x k`, of `i32`, `i16`, or `i8` without a sign |
     | `ids`, `weights` | `T x k x i32`, `T x k x f32` |
+    | `recorded_ids` | the ids once more, of `i16`, or `i8` without a sign |
 
     `score(logit)`, `key(v, selection_bias)` (`key(v)` without the bias) and `weight(score)` are scalar regions. Empty
     regions are the identity, and the sum of both arguments for `key`. Per token:
@@ -42,6 +44,8 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
     `nonfinite = neg_inf`, a row without any finite key gets the ids `0 .. k - 1` and the final weights `1 / k`. With
     `select = hash`, ids are rows of the table and nothing is selected; an `input_ids` outside the table gives -1, and
     ids out of range get weight 0. With `sparsemixer` the regions are empty: it defines the weights itself.
+    With `given_ids`, these replace the ids of step 3, out of range -1. Where they equal the selection, weights have the
+    bits that they have without `given_ids`.
 
     ```mlir
     %ids, %weights = moe.route %logits : tensor<?x128xf32> selection_bias(%b : tensor<128xf32>)
@@ -60,8 +64,9 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Optional<Moe_I32Tensor>:$hash_table,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
     Optional<Moe_ByteTensor>:$is_padding,
+    Optional<Moe_IdTensor>:$given_ids,
     Moe_RoutingAttr:$routing);
-  let results = (outs Moe_I32Tensor:$ids, Moe_F32Tensor:$weights);
+  let results = (outs Moe_I32Tensor:$ids, Moe_F32Tensor:$weights, Optional<Moe_IdTensor>:$recorded_ids);
   let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$key);
   let assemblyFormat = [{
     $logits `:` type($logits)
@@ -72,11 +77,12 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `is_padding` `(` $is_padding `:` type($is_padding) `)`
+      | `given` `(` $given_ids `:` type($given_ids) `)`
     )
     $routing (`score` custom<ScalarRegion>($score)^)?
     (`key` custom<ScalarRegion>($key)^)?
     (`weight` custom<ScalarRegion>($weight)^)?
-    attr-dict `->` type($ids) `,` type($weights)
+    attr-dict `->` type($ids) `,` type($weights) (`record` `(` type($recorded_ids)^ `)`)?
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -31,6 +31,8 @@ def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN, I8]>, "written", [
 def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>>, "read", [MemRead]>;
 def Tile_ScaleIn : Arg<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_OptZeroIn : Arg<Optional<MemRefOf<[I8, F32, BF16, F16]>>, "read", [MemRead]>;
+def Tile_OptIdIn : Arg<Optional<MemRefOf<[I32, I16, I8]>>, "read", [MemRead]>;
+def Tile_OptIdOut : Arg<Optional<MemRefOf<[I32, I16, I8]>>, "written", [MemWrite]>;
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8, BF16]>, "written", [MemWrite]>;
@@ -155,7 +157,7 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
     I64:$tokens,
     Tile_In:$logits, Tile_OptF32In:$selection_bias, Tile_OptF32In:$expert_scale,
     Tile_OptI32In:$input_ids, Tile_OptI32In:$hash_table, Tile_OptI32In:$num_valid_tokens, Tile_OptI8In:$is_padding,
-    Tile_I32Out:$ids, Tile_F32Out:$weights,
+    Tile_OptIdIn:$given_ids, Tile_I32Out:$ids, Tile_F32Out:$weights, Tile_OptIdOut:$recorded_ids,
     Moe_RoutingAttr:$routing, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$key);
   let assemblyFormat = [{
@@ -167,9 +169,10 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `is_padding` `(` $is_padding `:` type($is_padding) `)`
+      | `given` `(` $given_ids `:` type($given_ids) `)`
     )
     `outs` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
-    $routing (`score` custom<ScalarRegion>($score)^)?
+    (`record` `(` $recorded_ids^ `:` type($recorded_ids) `)`)? $routing (`score` custom<ScalarRegion>($score)^)?
     (`key` custom<ScalarRegion>($key)^)?
     (`weight` custom<ScalarRegion>($weight)^)? attr-dict
   }];

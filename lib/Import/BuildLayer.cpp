@@ -113,6 +113,8 @@ Type LayerBuilder::getElementType(TensorType type) {
     return builder.getF16Type();
   case TensorType::I32:
     return builder.getI32Type();
+  case TensorType::I16:
+    return builder.getI16Type();
   case TensorType::F8E4M3FN:
     return builder.getType<Float8E4M3FNType>();
   case TensorType::F8E5M2:
@@ -301,8 +303,8 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
     results = results.drop_front();
     return type;
   };
-  Type output = takeResult(true), ids = takeResult(spec.recordIds),
-       weights = takeResult(spec.recordIds),
+  Type output = takeResult(true), ids = takeResult(spec.recordIds.has_value()),
+       weights = takeResult(spec.recordIds.has_value()),
        offsets = takeResult(spec.recordLoad);
   return moe::LayerOp::create(
       builder, loc, output, ids, weights, offsets,

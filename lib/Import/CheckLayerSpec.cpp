@@ -13,6 +13,7 @@
 #include "Internal.h"
 
 #include "moec/Import/TensorSignature.h"
+#include "moec/Support/IdTypes.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -86,6 +87,8 @@ private:
                       ArrayRef<int64_t> ids, SmallBitVector &seen);
   void checkParallel();
   void checkRecord();
+  /// Whether ids of the type can name all experts; with `hasNone`, also none.
+  void checkIdType(StringRef field, std::optional<IdType> type, bool hasNone);
   void checkReplicas();
   void checkExpertLists();
   void checkReplicaLists();
@@ -429,10 +432,47 @@ void Checker::checkParallel() {
                {"shared_experts.w13", "shared_experts.w2"});
 }
 
+void Checker::checkIdType(StringRef field, std::optional<IdType> type,
+                          bool hasNone) {
+  if (!type)
+    return;
+  int64_t most = getMostRouted(getIdBits(*type), hasNone);
+  int64_t routed = spec.getNumRouted();
+  StringRef wider = routed > getMostRouted(getIdBits(IdType::Int16), hasNone)
+                        ? "\"int32\""
+                        : "\"int16\" or \"int32\"";
+  require(routed <= most, field,
+          show(field) + " is \"" + stringify(*type) + "\", which can name " +
+              Twine(most) + " experts" +
+              (hasNone ? " beside the id of slots without one" : "") +
+              ", and the router has " + Twine(routed) + "; give " + wider);
+}
+
 void Checker::checkRecord() {
   require(!spec.recordIds || spec.entry != Entry::Ids, "record_ids",
           "'record_ids' has no meaning with entry \"ids\", whose caller has "
           "the ids and weights; remove it");
+  require(!spec.replayIds || spec.entry != Entry::Ids, "replay_ids",
+          "'replay_ids' lets the router weigh given ids, and entry \"ids\" "
+          "takes weights too; remove it, or give another entry");
+  require(!spec.recordIds || !spec.replayIds, "record_ids",
+          "'record_ids' has no meaning beside 'replay_ids', whose caller has "
+          "the ids; remove one of them");
+  Select select = spec.routing.select;
+  require(!spec.replayIds ||
+              (select != Select::Hash && select != Select::SparseMixer),
+          "replay_ids",
+          "'replay_ids' does not go with " + show("routing.select") + " \"" +
+              stringify(select) + "\"" +
+              (select == Select::Hash
+                   ? ", whose table gives the same ids again; remove it"
+                   : ", whose weights follow from its own selection; remove "
+                     "it"));
+  // Rows of padding are not replayed.
+  bool hasNone =
+      spec.numValidTokens || spec.paddingMask || select == Select::Hash;
+  checkIdType("record_ids", spec.recordIds, hasNone);
+  checkIdType("replay_ids", spec.replayIds, /*hasNone=*/false);
 }
 
 void Checker::checkReplicas() {

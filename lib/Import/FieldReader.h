@@ -84,6 +84,11 @@ public:
   /// A list; null if absent or of another type.
   const json::Value *getList(llvm::StringRef name);
 
+  /// Whether the field is there and is a string.
+  bool isText(llvm::StringRef name) const {
+    const json::Member *member = object.find(name);
+    return member && member->value.kind == json::Value::Kind::String;
+  }
   /// An enum value by its name in the spec.
   template <typename E>
   E getEnum(llvm::StringRef name, std::optional<E> fallback = std::nullopt) {

@@ -53,7 +53,7 @@ void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
     RoutingSpec routed;
     routed.weightOnInput = spec.routing.weightOnInput;
     spec.routing = routed;
-    spec.recordIds = false;
+    spec.recordIds = spec.replayIds = std::nullopt;
   }
 }
 

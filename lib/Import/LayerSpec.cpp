@@ -22,6 +22,8 @@ MOEC_NAMES(DType, {DType::F32, "f32"}, {DType::BF16, "bf16"},
            {DType::F16, "f16"})
 MOEC_NAMES(Entry, {Entry::Gate, "gate"}, {Entry::Logits, "logits"},
            {Entry::Ids, "ids"})
+MOEC_NAMES(IdType, {IdType::Int32, "int32"}, {IdType::Int16, "int16"},
+           {IdType::UInt8, "uint8"})
 MOEC_NAMES(Score, {Score::Identity, "identity"}, {Score::Softmax, "softmax"},
            {Score::Sigmoid, "sigmoid"}, {Score::SqrtSoftplus, "sqrtsoftplus"})
 MOEC_NAMES(RouteWeight, {RouteWeight::Score, "score"},
@@ -89,6 +91,18 @@ ArrayRef<EnumName<Granularity>> getEnumNames<Granularity>() {
 #include "moec/Support/LayerEnums.def"
   };
   return names;
+}
+
+unsigned getIdBits(IdType type) {
+  switch (type) {
+  case IdType::Int32:
+    return 32;
+  case IdType::Int16:
+    return 16;
+  case IdType::UInt8:
+    return 8;
+  }
+  llvm_unreachable("every type is listed");
 }
 
 bool isGated(Activation kind) {

@@ -243,6 +243,14 @@ std::optional<FieldReader> enter(FieldReader &reader, StringRef name) {
                      Null::IsWrong);
 }
 
+/// A type of ids by its name, or `true` for ids of 32 bits.
+std::optional<IdType> readIdType(FieldReader &reader, StringRef name) {
+  if (!reader.isText(name))
+    return reader.getBoolean(name, false) ? std::optional(IdType::Int32)
+                                          : std::nullopt;
+  return reader.getEnum<IdType>(name, IdType::Int32);
+}
+
 LayerSpec readLayer(FieldReader &reader) {
   LayerSpec spec;
   readVersion(reader);
@@ -258,7 +266,8 @@ LayerSpec readLayer(FieldReader &reader) {
       reader.getInteger("max_tokens", 1, limits::kMaxTokens, spec.maxTokens);
   spec.numValidTokens = reader.getBoolean("num_valid_tokens", false);
   spec.paddingMask = reader.getBoolean("padding_mask", false);
-  spec.recordIds = reader.getBoolean("record_ids", false);
+  spec.recordIds = readIdType(reader, "record_ids");
+  spec.replayIds = readIdType(reader, "replay_ids");
   spec.recordLoad = reader.getBoolean("record_load", false);
   spec.batchInvariant = reader.getBoolean("batch_invariant", false);
   spec.numZeroExperts =

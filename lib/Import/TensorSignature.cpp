@@ -28,6 +28,8 @@ StringRef stringify(TensorType type) {
     return "f16";
   case TensorType::I32:
     return "i32";
+  case TensorType::I16:
+    return "i16";
   case TensorType::F8E4M3FN:
     return "f8E4M3FN";
   case TensorType::F8E5M2:
@@ -47,6 +49,7 @@ int64_t getStorageBits(TensorType type) {
     return 32;
   case TensorType::BF16:
   case TensorType::F16:
+  case TensorType::I16:
     return 16;
   case TensorType::F8E4M3FN:
   case TensorType::F8E5M2:
@@ -67,6 +70,18 @@ TensorType getTensorType(DType dtype) {
     return TensorType::F16;
   }
   llvm_unreachable("every dtype is listed");
+}
+
+TensorType getTensorType(IdType type) {
+  switch (type) {
+  case IdType::Int32:
+    return TensorType::I32;
+  case IdType::Int16:
+    return TensorType::I16;
+  case IdType::UInt8:
+    return TensorType::I8;
+  }
+  llvm_unreachable("every type is listed");
 }
 
 TensorType getTensorType(StorageType storage) {
@@ -192,6 +207,9 @@ private:
       add("topk_ids", {tokens, spec.topK}, TensorType::I32, input);
       add("topk_weights", {tokens, spec.topK}, TensorType::F32, input);
     }
+    if (spec.replayIds)
+      add("topk_ids", {tokens, spec.topK}, getTensorType(*spec.replayIds),
+          input);
     if (spec.numValidTokens)
       add("num_valid_tokens", {1}, TensorType::I32, input);
     if (spec.paddingMask)
@@ -262,7 +280,8 @@ private:
     constexpr int64_t tokens = kTokenDimension;
     add("output", {tokens, spec.hiddenSize}, layerType, output);
     if (spec.recordIds) {
-      add("topk_ids", {tokens, spec.topK}, TensorType::I32, output);
+      add("topk_ids", {tokens, spec.topK}, getTensorType(*spec.recordIds),
+          output);
       add("topk_weights", {tokens, spec.topK}, TensorType::F32, output);
     }
     if (spec.recordLoad)

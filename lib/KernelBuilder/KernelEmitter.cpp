@@ -180,7 +180,13 @@ F32 KernelEmitter::loadF32(Value memref, ValueRange indices) {
 }
 
 I32 KernelEmitter::loadI32(Value memref, ValueRange indices) {
-  return {b, memref::LoadOp::create(b, memref, indices)};
+  Value value = memref::LoadOp::create(b, memref, indices);
+  Type type = b.getI32Type();
+  if (value.getType().isInteger(8))
+    value = arith::ExtUIOp::create(b, type, value);
+  else if (value.getType() != type)
+    value = arith::ExtSIOp::create(b, type, value);
+  return {b, value};
 }
 
 Index KernelEmitter::loadIndex(Value memref, ValueRange indices) {
@@ -198,6 +204,8 @@ void KernelEmitter::storeF32(Value value, Value memref, ValueRange indices) {
 }
 
 void KernelEmitter::storeI32(Value value, Value memref, ValueRange indices) {
+  if (Type type = getElementType(memref); type != value.getType())
+    value = arith::TruncIOp::create(b, type, value);
   memref::StoreOp::create(b, value, memref, indices);
 }
 

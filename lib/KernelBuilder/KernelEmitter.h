@@ -112,7 +112,8 @@ public:
 
   /// A float element as f32.
   F32 loadF32(mlir::Value memref, mlir::ValueRange indices);
-  /// An i32 element, as i32 and sign-extended to index.
+  /// An integer element of at most 32 bits, as i32 and sign-extended to index.
+  /// Bytes have no sign.
   I32 loadI32(mlir::Value memref, mlir::ValueRange indices);
   Index loadIndex(mlir::Value memref, mlir::ValueRange indices);
   /// Whether a byte is not 0.
@@ -120,6 +121,7 @@ public:
   /// Rounds an f32 to the memref's element type.
   virtual void storeF32(mlir::Value value, mlir::Value memref,
                         mlir::ValueRange indices);
+  /// Truncates an i32 to the memref's element type.
   virtual void storeI32(mlir::Value value, mlir::Value memref,
                         mlir::ValueRange indices);
   /// `lanes` adjacent elements of the last dimension as f32. Masked-off lanes

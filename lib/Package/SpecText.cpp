@@ -30,6 +30,13 @@ public:
     if (value != fallback)
       json.attribute(name, stringify(value));
   }
+  /// Ids of 32 bits are written as older versions read them.
+  void addIdType(llvm::StringRef name, std::optional<IdType> type) {
+    if (type == IdType::Int32)
+      json.attribute(name, true);
+    else if (type)
+      json.attribute(name, stringify(*type));
+  }
   template <typename T>
   void addIfSet(llvm::StringRef name, const std::optional<T> &value) {
     if (value)
@@ -169,7 +176,8 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.add("max_tokens", spec.maxTokens, none.maxTokens);
   fields.add("num_valid_tokens", spec.numValidTokens, false);
   fields.add("padding_mask", spec.paddingMask, false);
-  fields.add("record_ids", spec.recordIds, false);
+  fields.addIdType("record_ids", spec.recordIds);
+  fields.addIdType("replay_ids", spec.replayIds);
   fields.add("record_load", spec.recordLoad, false);
   fields.add("batch_invariant", spec.batchInvariant, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);

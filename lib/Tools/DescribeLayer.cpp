@@ -78,6 +78,10 @@ void moec::describeLayer(const LayerSpec &spec, raw_ostream &os) {
        << (routing.selectionBias ? ", selection bias" : "")
        << (routing.renormalize ? ", renormalized" : "") << ", scale "
        << llvm::formatv("{0}", routing.scale);
+  if (spec.recordIds)
+    line << "; records ids as " << stringify(*spec.recordIds);
+  if (spec.replayIds)
+    line << "; replays ids of " << stringify(*spec.replayIds);
   printWrapped(text, os);
 }
 

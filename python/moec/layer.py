@@ -118,7 +118,8 @@ class Layer(_core.Layer):
         ones or are flat, and the result has them.
     router_logits: [T, R], f32 or routing.logits_dtype; for the entry "logits".
     topk_ids, topk_weights: [T, k], i32 and f32; for the entry "ids". An id outside 0 <= id < R contributes nothing.
-        With record_ids they are outputs and receive the router's choice.
+        With record_ids they are outputs and receive the router's choice, ids in the dtype that record_ids says.
+        With replay_ids, topk_ids are what an earlier run has recorded, and the router weighs them.
     num_valid_tokens: if the layer was compiled with it: an int, or an i32 tensor [1] on the device, which a CUDA graph
         can change; default T. Rows beyond it are zero.
     is_padding: [T], i8 or bool, if the layer has a padding_mask. Rows with a value other than 0 are padding, and zero

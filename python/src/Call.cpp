@@ -49,7 +49,7 @@ static std::string explainExtra(const LayerState &state,
   for (const CallInput &input : kInputs)
     if (input.remedy && name == input.name)
       return input.remedy;
-  const char *has = state.find("topk_ids") >= 0        ? "ids"
+  const char *has = state.find("topk_weights") >= 0    ? "ids"
                     : state.find("router_logits") >= 0 ? "logits"
                                                        : "gate";
   const char *wanted = name == "router_logits" ? "logits" : "ids";

@@ -121,22 +121,28 @@ static const char *getRemedy(const Operand &operand, const char *found) {
   return "convert the tensor";
 }
 
+/// Whether the operand holds ids of 8 bits, which have no sign.
+static bool isByteIds(const Operand &operand) {
+  return operand.dtype == "i8" && operand.text == "topk_ids";
+}
+
 /// Whether bytes are accepted for 8-bit elements that few frameworks have, or
 /// booleans for bytes that are tested against 0.
-static bool areBytesOf(const std::string &dtype, const char *found) {
-  return (strcmp(found, "u8") == 0 && dtype.rfind("f8", 0) == 0) ||
-         (strcmp(found, "bool") == 0 && dtype == "i8");
+static bool areBytesOf(const Operand &operand, const char *found) {
+  const std::string &dtype = operand.dtype;
+  return (strcmp(found, "u8") == 0 &&
+          (dtype.rfind("f8", 0) == 0 || isByteIds(operand))) ||
+         (strcmp(found, "bool") == 0 && dtype == "i8" && !isByteIds(operand));
 }
 
 bool moec::python::checkOperand(const LayerState &state, int operand,
                                 const Tensor &tensor, const char *argument) {
   const Operand &expected = state.operands[size_t(operand)];
   const DeviceObject &device = state.getDevice();
-  if (expected.dtype != tensor.dtype() &&
-      !areBytesOf(expected.dtype, tensor.dtype()))
+  if (expected.dtype != tensor.dtype() && !areBytesOf(expected, tensor.dtype()))
     return fail(Kind::Type, std::string(argument) + ": dtype " +
-                                expected.dtype + " expected, " +
-                                tensor.dtype() + " found; " +
+                                (isByteIds(expected) ? "u8" : expected.dtype) +
+                                " expected, " + tensor.dtype() + " found; " +
                                 getRemedy(expected, tensor.dtype()));
   if (!isMemoryOf(device, tensor.get().device))
     return fail(Kind::Value, std::string(argument) + ": a tensor on " +

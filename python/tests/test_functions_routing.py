@@ -11,7 +11,8 @@ import moec
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
-from moec.functions import fused_topk, fused_topk_bias, grouped_topk  # noqa: E402
+from moec.functions import QuantConfig, fused_topk, fused_topk_bias, grouped_topk  # noqa: E402
+from moec.functions.selecting_experts import SelectingExperts  # noqa: E402
 from moec.reference.layer import decide  # noqa: E402
 from moec.reference.spec import LayerSpec  # noqa: E402
 
@@ -154,3 +155,48 @@ def test_options_and_errors() -> None:
     for name in ("bias_vl", "input_tokens"):
         with pytest.raises(moec.InvalidArgument, match=f"{name}: "):
             fused_topk_bias(logits, logits, "softmax", torch.zeros(8), 2, True, **{name: torch.zeros(8)})
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+def test_replayed_ids(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    hidden, logits, bias = torch.randn(33, 8), torch.randn(33, 16), torch.rand(16)
+    routers = (
+        lambda **ids: fused_topk(hidden, logits, 4, True, **ids)[:2],
+        lambda **ids: fused_topk_bias(hidden, logits, "sigmoid", bias, 4, True, **ids),
+        lambda **ids: grouped_topk(hidden, logits, 4, True, 4, 2, "sigmoid", 2.5, bias, **ids),
+    )
+    for route in routers:
+        weights, ids = route()
+        again, same = route(replay_ids=ids.to(dtype))
+        assert torch.equal(again.view(torch.int32), weights.view(torch.int32)) and torch.equal(same, ids)
+    ids[:, 0] = 200
+    weights, ids = fused_topk(hidden, logits, 4, False, replay_ids=ids.to(dtype))[:2]
+    assert (ids[:, 0] == -1).all() and not weights[:, 0].any()
+    torch.testing.assert_close(weights[:, 1:], logits.softmax(1).gather(1, ids[:, 1:].long()))
+    for wrong in (ids.long(), ids.to(dtype)[1:], ids.to(dtype)[:, 1:]):
+        with pytest.raises(moec.InvalidArgument, match=r"replay_ids: \[33, 4\] of int32, int16 or uint8 expected"):
+            fused_topk(hidden, logits, 4, True, replay_ids=wrong)
+
+
+def test_experts_record_the_ids_that_they_select() -> None:
+    torch.manual_seed(4)
+    w13, w2 = torch.randn(16, 64, 32).bfloat16() / 8, torch.randn(16, 32, 32).bfloat16() / 8
+    hidden, logits = torch.randn(20, 32).bfloat16(), torch.randn(20, 16)
+    made = [SelectingExperts("silu", QuantConfig(), routing={"renormalize": True}, num_experts=16, top_k=3,
+                             chunk_tokens=16, records=records) for records in (False, True)]
+    ids = torch.full((20, 3), -7, dtype=torch.int16)
+    is_padding = torch.arange(20) == 4
+    plain, recorded, silent = (
+        made[0].select_and_run(hidden, w13, w2, logits, is_padding),
+        made[1].select_and_run(hidden, w13, w2, logits, is_padding, recorded_ids=ids),
+        made[1].select_and_run(hidden, w13, w2, logits, is_padding),
+    )
+    assert torch.equal(plain, recorded) and torch.equal(plain, silent)
+    expected = fused_topk(hidden, logits, 3, True)[1]
+    expected[4] = -1
+    assert torch.equal(ids.int(), expected)
+    with pytest.raises(moec.InvalidArgument, match=r"recorded_ids: \[20, 3\] of int16 expected"):
+        made[1].select_and_run(hidden, w13, w2, logits, recorded_ids=ids.int())
+    with pytest.raises(moec.InvalidArgument, match="recorded_ids: the experts record none"):
+        made[0].select_and_run(hidden, w13, w2, logits, recorded_ids=ids)

@@ -94,6 +94,8 @@ ERRORS = [
     ("max_tokens", (1 << 24) + 1, "max_tokens"),
     ("routing", {"select": "hash", "hash_vocab_size": (1 << 24) + 1}, "routing.hash_vocab_size"),
     ("name", "a" * 201, "name"),
+    ("record_ids", "int64", "record_ids"),
+    ("replay_ids", 1, "replay_ids"),
     ("routing.scale", 1e39, "routing.scale"),
     ("routing.logit_softcap", 1e-46, "routing.logit_softcap"),
     ("moec_spec", 2, "moec_spec"),

@@ -75,8 +75,8 @@ def test_every_field_of_the_reader_is_in_the_schema():
     value = spec_json(
         name="a.b-c_1", entry="gate", max_tokens=5, num_valid_tokens=True,
         num_zero_experts=2, latent_size=4, gate_up_order="up_gate", expert_bias=True,
-        expert_columns=True, strided_weights=True, padding_mask=True, record_ids=True, record_load=True,
-        batch_invariant=True,
+        expert_columns=True, strided_weights=True, padding_mask=True, record_ids="int16", record_load=True,
+        batch_invariant=True, replay_ids=False,
         routing={
             "score": "sigmoid", "select": "top_k", "gate_bias": True, "split_gate": False,
             "selection_bias": True, "expert_scale": True, "num_groups": 2,

@@ -17,6 +17,7 @@ from vllm.config import VllmConfig
 from vllm.forward_context import set_forward_context
 from vllm.model_executor.layers.fused_moe.expert_map_manager import determine_expert_map
 from vllm.model_executor.layers.fused_moe.modular_kernel import FusedMoEExpertsMonolithic
+from vllm.model_executor.layers.fused_moe.routed_experts_capturer import RoutedExpertsSink
 from vllm.model_executor.layers.fused_moe.router import cpu_router
 from vllm.model_executor.layers.fused_moe.runner import moe_runner
 from vllm.model_executor.models.cohere2_moe import token_choice_with_bias
@@ -154,6 +155,23 @@ def test_experts_of_other_ranks(engine: VllmConfig) -> None:
     verify(total, compute(numbers, (hidden, *select(hidden, logits))), 8e-3)
 
 
+def test_selected_ids_are_returned(engine: VllmConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.aux_output_config, "enable_return_routed_experts", True)
+    runner, numbers = make_runner(engine, PLAIN)
+    experts = get_experts(runner)
+    assert isinstance(experts, MoecMonolithicExperts) and experts.supports_routing_replay_capture()
+    captured = []
+    sink = RoutedExpertsSink(experts.moe_config, lambda ids: captured.append(ids.clone()))
+    layer, (hidden, logits) = runner.routed_experts, make_inputs()
+    output = layer.quant_method.moe_kernel.apply_monolithic(
+        hidden, layer.w13_weight, layer.w2_weight, logits, activation=layer.activation, global_num_experts=EXPERTS,
+        expert_map=None, apply_router_weight_on_input=False, routing_sink=sink,
+    )
+    weights, ids = select(hidden, logits)
+    verify(output, compute(numbers, (hidden, weights, ids)), PLAIN.bound)
+    assert captured[0].dtype == torch.int16 and torch.equal(captured[0].long(), ids.long())
+
+
 def test_a_bias_that_is_loaded_later(engine: VllmConfig) -> None:
     """Models' parameters are written to in place, repeatedly."""
     bias = torch.zeros(EXPERTS, dtype=torch.float32)
@@ -181,7 +199,6 @@ def choose_freely(hidden_states: Any, gating_output: torch.Tensor, topk: int, re
 @pytest.mark.parametrize("routing, change, reason", [
     ({}, {"MOEC_VLLM_ROUTER": "0"}, "MOEC_VLLM_ROUTER is 0"),
     ({}, {"VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "uniform_random"}, "RoutingSimulatorRouter"),
-    ({}, {"enable_return_routed_experts": True}, "vLLM returns the experts of each token"),
     ({"custom_routing_function": choose_freely}, {}, "CustomRoutingRouter has its own selection rules"),
     ({"scoring_func": "sqrtsoftplus", "hash_indices_table": torch.zeros(4, TOP_K, dtype=torch.int32)}, {},
      "hash routing"),

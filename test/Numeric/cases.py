@@ -431,6 +431,8 @@ for entry, routing in (
     case(f"record_{entry}_{routing.get('select', routing['score'])}", entry=entry, dtype="bf16", routing=routing,
          record_ids=True, record_load=True, num_valid_tokens=True, hard="padding")
 case("record_ids_alone", record_ids=True)
+case("record_bytes", record_ids="uint8", num_experts=255, num_valid_tokens=True, hard="padding", tokens=9, **TINY)
+case("replay_bytes", replay_ids="uint8", num_experts=256, top_k=5, tokens=9, routing=ROUTINGS["everything"], **TINY)
 case("record_load_ids", entry="ids", record_load=True, hard="minus_one_ids")
 case("record_load_local", record_load=True, dtype="bf16", top_k=4, placement={"local_experts": [7, 0, 5]})
 case("record_masked", record_ids=True, record_load=True, padding_mask=True, hard="padding")

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ids and weights that a layer records give the same bits when they are replayed, and replicas of experts get the
+"""Ids and weights that a layer records give the same bits when they are replayed, ids alone too, and replicas of experts get the
 slots that the published vectors say, on every target."""
 
 import json
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import BASE, HASH, HUGE, ROUTINGS, TINY
+from cases import BASE, HASH, HUGE, ROUTINGS, SIGMOID, TINY
 from runs import ROOT, SEEDS, TIMEOUT, binary
 from safetensors import safe_open
 
 from moec.reference import LayerSpec, generate, write_tensors
+from moec.reference.check import check
 
 sys.path.append(str(ROOT / "python" / "tests"))
 from replica_vectors import VECTORS  # noqa: E402
@@ -24,6 +25,7 @@ TARGETS = {
     "sm_80": ("--target=sm_80", f"--device=sim:0-{SEEDS - 1}"),
     "sm_90a": ("--target=sm_90a", f"--device=sim:0-{SEEDS - 1}"),
 }
+CALLS = ("hidden_states", "router_logits", "topk_ids", "is_padding")
 #: Fields that differ from BASE, tokens, kinds of inputs.
 LAYERS = {
     "gate": ({"entry": "gate", "dtype": "bf16", "shared_experts": {"intermediate_size": 40}}, 33, None),
@@ -33,6 +35,20 @@ LAYERS = {
     "most_experts": ({"num_experts": 1024, "top_k": 32, "dtype": "bf16", **TINY}, 7, "ties"),
     "one_token": ({"num_experts": 200, "top_k": 5, "dtype": "bf16", **TINY}, 1, None),
     "streamed": ({**{key: HUGE[key] for key in HUGE if key != "tokens"}, "top_k": 3}, 3, None),
+}
+#: Layers whose router weighs recorded ids, as those of LAYERS.
+REPLAYS = {
+    "softmax": ({"entry": "gate", "dtype": "bf16", "batch_invariant": True}, 33, None, "uint8"),
+    "softmax_ranked": ({"num_experts": 200, "top_k": 5, **TINY}, 9, None, "int16"),
+    "sigmoid_bias": ({"routing": ROUTINGS["everything"], "num_experts": 255, "top_k": 8, "padding_mask": True, **TINY},
+                     21, "padding", "uint8"),
+    "grouped": ({"routing": {**SIGMOID, "num_groups": 6, "topk_groups": 3, "scale": 2.5}, "num_experts": 120,
+                 "top_k": 8, **TINY}, 9, None, "int16"),
+    "softmax_after_top_k": ({"routing": ROUTINGS["weight_softmax"], "num_experts": 96, "top_k": 6, **TINY}, 9,
+                            "nan_logits", True),
+    "many_slots": ({"routing": {"renormalize": True, "expert_scale": True}, "num_experts": 90, "top_k": 34, **TINY},
+                   5, None, "int16"),
+    "streamed": ({**{key: HUGE[key] for key in HUGE if key != "tokens"}, "top_k": 3}, 3, None, "int16"),
 }
 
 
@@ -64,6 +80,31 @@ def test_replayed_bits(name, target, tmp_path):
     second = run(tmp_path / "second", again, given, tokens, TARGETS[target])
     for key in ("output", "expert_offsets"):
         assert first[key].tobytes() == second[key].tobytes(), key
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name, target", [
+    (name, target) for name in REPLAYS
+    for target in (("cpu", "sm_80") if name in ("many_slots", "streamed") else ("sm_80", "cpu"))
+])
+def test_the_router_weighs_replayed_ids(name, target, tmp_path):
+    """The rows come in another order and without the first ones, ids as a caller stores them."""
+    fields, tokens, hard, dtype = REPLAYS[name]
+    model = BASE | fields
+    tensors = generate(LayerSpec.from_json(model), tokens, 1, hard)
+    first = run(tmp_path / "first", model | {"record_ids": dtype}, tensors, tokens, TARGETS[target])
+    assert first["topk_ids"].itemsize == {"uint8": 1, "int16": 2, True: 4}[dtype]
+    rows = np.arange(tokens)[:0:-1]
+    given = tensors | {"topk_ids": first["topk_ids"]}
+    given = {key: value[rows] if key in CALLS else value for key, value in given.items()}
+    again = run(tmp_path / "again", model | {"replay_ids": dtype}, given, len(rows), TARGETS[target])
+    assert again["output"].tobytes() == first["output"][rows].tobytes()
+    # Other ids than the router's own, one of none.
+    ids = given["topk_ids"] = np.roll(given["topk_ids"], 1, axis=0)
+    (ids.view(np.uint8) if dtype == "uint8" else ids)[0, 0] = model["num_experts"]
+    other = run(tmp_path / "other", model | {"replay_ids": dtype}, given, len(rows), TARGETS[target])
+    report = check(LayerSpec.from_json(model | {"replay_ids": dtype}), given, {"output": other["output"]})
+    assert report.ok, report.summary()
 
 
 @pytest.mark.parametrize("target", TARGETS)

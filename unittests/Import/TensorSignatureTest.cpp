@@ -126,6 +126,16 @@ TEST(TensorSignature, Entries) {
              "weight experts.w2 8x64x32xf32", "output output ?x64xf32"}));
 }
 
+TEST(TensorSignature, Ids) {
+  Lines recorded = describe(importOk(makeSpec(R"("record_ids": "uint8")")));
+  EXPECT_EQ(recorded[recorded.size() - 2], "output topk_ids ?x2xi8");
+  EXPECT_EQ(describe(importOk(
+                makeSpec(R"("entry": "logits", "replay_ids": "int16")")))[2],
+            "input topk_ids ?x2xi16");
+  EXPECT_EQ(describe(importOk(makeSpec(R"("replay_ids": true)")))[1],
+            "input topk_ids ?x2xi32");
+}
+
 TEST(TensorSignature, ScalesFollowQuantizedWeights) {
   LayerSpec spec = importOk(R"({
     "moec_spec": 1, "dtype": "bf16", "hidden_size": 192, "num_experts": 4,

@@ -74,6 +74,8 @@ inline ElementType getElementType(TensorType type) {
     return ElementType::F16;
   case TensorType::I32:
     return ElementType::I32;
+  case TensorType::I16:
+    return ElementType::I16;
   case TensorType::F8E4M3FN:
     return ElementType::F8E4M3;
   case TensorType::F8E5M2:

@@ -35,8 +35,9 @@ struct RouteArguments {
   int64_t tokens = 0;
   TensorRef logits;
   OptionalRef selectionBias, expertScale, inputIds, hashTable, numValidTokens,
-      isPadding;
+      isPadding, givenIds;
   TensorRef ids, weights;
+  OptionalRef recordedIds;
 };
 /// `key` is null if keys are sums of values and biases.
 moert::Status route(const RouteArguments &arguments, moe::RoutingAttr routing,

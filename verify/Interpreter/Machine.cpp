@@ -62,7 +62,7 @@ Status Machine::checkTokens(Value value) const {
 //===----------------------------------------------------------------------===//
 
 template <typename OpT>
-Status Machine::runRoute(OpT op, int64_t count, Value ids, Value weights) {
+Status Machine::runRoute(OpT op, int64_t count) {
   Result<RegionEvaluator> score = RegionEvaluator::compile(op.getScore());
   if (!score)
     return score.status().withContext("region score");
@@ -81,8 +81,10 @@ Status Machine::runRoute(OpT op, int64_t count, Value ids, Value weights) {
   arguments.hashTable = maybe(op.getHashTable());
   arguments.numValidTokens = maybe(op.getNumValidTokens());
   arguments.isPadding = maybe(op.getIsPadding());
-  arguments.ids = at(ids);
-  arguments.weights = at(weights);
+  arguments.givenIds = maybe(op.getGivenIds());
+  arguments.ids = at(op.getIds());
+  arguments.weights = at(op.getWeights());
+  arguments.recordedIds = maybe(op.getRecordedIds());
   return route(arguments, op.getRouting(), *score,
                op.getKey().empty() ? nullptr : &*key, *weight);
 }
@@ -238,7 +240,7 @@ Status Machine::run(moe::RouteOp op) {
   for (Value result : op->getResults())
     if (Status status = allocate(result, {count, topK}); !status)
       return status;
-  return runRoute(op, count, op.getIds(), op.getResult(1));
+  return runRoute(op, count);
 }
 
 Status Machine::run(moe::PermuteOp op) {
@@ -400,8 +402,7 @@ Status Machine::runOp(Operation &op) {
             moe::QuantizeOp, moe::PrepackOp, moe::UnpermuteOp>(
           [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
-        return onTile(
-            t, [&] { return runRoute(t, tokens, t.getIds(), t.getWeights()); });
+        return onTile(t, [&] { return runRoute(t, tokens); });
       })
       .Case([&](tile::CountSlotsOp t) {
         return onTile(t, [&] { return run(t); });

@@ -45,8 +45,7 @@ private:
 
   // Each serves a moe op and its tile op, which share operands.
   template <typename OpT>
-  moert::Status runRoute(OpT op, int64_t count, mlir::Value ids,
-                         mlir::Value weights);
+  moert::Status runRoute(OpT op, int64_t count);
   template <typename OpT>
   moert::Status runPermute(OpT op, int64_t count, mlir::Value offsets,
                            mlir::Value position, mlir::Value source,

@@ -36,6 +36,11 @@ public:
 
   /// Ids and weights of token `token`.
   void run(int64_t token);
+  /// Ids of a token that is padding.
+  void clear(int64_t token) {
+    ids.assign(topK, -1);
+    storeIds(token);
+  }
 
 private:
   void computeScores(int64_t token);
@@ -45,6 +50,8 @@ private:
   void selectBest(int64_t begin, int64_t end, int64_t count);
   void selectGroups();
   void selectByHash(int64_t token);
+  void takeGiven(int64_t token);
+  void storeIds(int64_t token);
   void selectSparseMixer();
   void computeWeights();
   void softmaxSelected();
@@ -178,6 +185,47 @@ void Router::selectByHash(int64_t token) {
                       : -1);
 }
 
+/// The id that `index` holds; bytes have no sign.
+static int32_t loadId(const TensorRef &tensor, int64_t index) {
+  switch (tensor.dtype) {
+  case DType::I16:
+    return tensor.as<int16_t>()[index];
+  case DType::I8:
+    return tensor.as<uint8_t>()[index];
+  default:
+    return tensor.as<int32_t>()[index];
+  }
+}
+
+static void storeId(const TensorRef &tensor, int64_t index, int32_t id) {
+  switch (tensor.dtype) {
+  case DType::I16:
+    tensor.as<int16_t>()[index] = static_cast<int16_t>(id);
+    return;
+  case DType::I8:
+    tensor.as<uint8_t>()[index] = static_cast<uint8_t>(id);
+    return;
+  default:
+    tensor.as<int32_t>()[index] = id;
+  }
+}
+
+void Router::takeGiven(int64_t token) {
+  for (int64_t j = 0; j < topK; ++j) {
+    int32_t id = loadId(*arguments.givenIds, token * topK + j);
+    ids.push_back(inRange(id) ? id : -1);
+  }
+}
+
+void Router::storeIds(int64_t token) {
+  for (auto [j, id] : llvm::enumerate(ids)) {
+    int64_t index = token * topK + static_cast<int64_t>(j);
+    arguments.ids.as<int32_t>()[index] = id;
+    if (arguments.recordedIds)
+      storeId(*arguments.recordedIds, index, inRange(id) ? id : -1);
+  }
+}
+
 /// Two rounds: selects the largest remaining logit, weighed among those near
 /// it.
 void Router::selectSparseMixer() {
@@ -203,6 +251,8 @@ void Router::selectSparseMixer() {
 }
 
 void Router::select(int64_t token) {
+  if (arguments.givenIds)
+    return takeGiven(token);
   llvm::fill(out, false);
   switch (routing.getSelect()) {
   case moe::Select::TopK:
@@ -266,12 +316,15 @@ void Router::run(int64_t token) {
     select(token);
     computeWeights();
   } else {
+    if (arguments.givenIds)
+      takeGiven(token);
     for (int64_t j = 0; j < topK; ++j) {
-      ids.push_back(j);
+      if (!arguments.givenIds)
+        ids.push_back(j);
       weights[j] = 1.0f / topK;
     }
   }
-  llvm::copy(ids, arguments.ids.as<int32_t>() + token * topK);
+  storeIds(token);
   llvm::copy(weights, arguments.weights.as<float>() + token * topK);
 }
 
@@ -303,6 +356,8 @@ static Status checkRoute(const RouteArguments &arguments,
        {std::pair<const char *, OptionalRef>("logits", arguments.logits),
         {"input_ids", arguments.inputIds},
         {"is_padding", arguments.isPadding},
+        {"given", arguments.givenIds},
+        {"record", arguments.recordedIds},
         {"ids", arguments.ids},
         {"weights", arguments.weights}})
     if (tensor)
@@ -324,7 +379,7 @@ Status route(const RouteArguments &arguments, moe::RoutingAttr routing,
       router.run(t);
       continue;
     }
-    std::fill_n(arguments.ids.as<int32_t>() + t * topK, topK, -1);
+    router.clear(t);
     std::fill_n(arguments.weights.as<float>() + t * topK, topK, 0.0f);
   }
   return Status::ok();

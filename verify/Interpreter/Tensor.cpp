@@ -66,11 +66,13 @@ Result<DType> elementDType(ShapedType type) {
     return DType::F8E8M0;
   if (element.isInteger(8))
     return DType::I8;
+  if (element.isInteger(16))
+    return DType::I16;
   if (element.isInteger(32))
     return DType::I32;
   return invalidArgument(
       "the interpreter does not support elements of " + describe(type) +
-      "; use f32, bf16, f16, f8E4M3FN, f8E8M0FNU, i8 or i32");
+      "; use f32, bf16, f16, f8E4M3FN, f8E8M0FNU, i8, i16 or i32");
 }
 
 std::string describe(ShapedType type) {

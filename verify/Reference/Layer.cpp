@@ -360,9 +360,20 @@ void moec::reference::forEachRoutedRow(
   std::vector<double> inputIds(call.tokens);
   if (router.isHash())
     inputIds = call.read("input_ids", 0, call.tokens);
+  std::vector<double> given;
+  size_t topK = call.spec.topK;
+  if (call.spec.replayIds)
+    given = call.read("topk_ids", 0, call.tokens * call.spec.topK);
+  if (call.spec.replayIds == IdType::UInt8)
+    for (double &id : given)
+      id = static_cast<uint8_t>(static_cast<int>(id));
   parallelFor(call.threads, call.tokens, [&](int64_t token) {
     llvm::ArrayRef<double> row(logits.row(token), logits.getNumColumns());
-    body(token, RoutedRow(router, row, static_cast<int64_t>(inputIds[token])));
+    llvm::ArrayRef<double> ids(given);
+    if (!ids.empty())
+      ids = ids.slice(token * topK, topK);
+    body(token,
+         RoutedRow(router, row, static_cast<int64_t>(inputIds[token]), ids));
   });
 }
 

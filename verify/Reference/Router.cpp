@@ -89,7 +89,7 @@ Router::Router(const Call &call)
 }
 
 RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
-                     int64_t inputId)
+                     int64_t inputId, llvm::ArrayRef<double> given)
     : router(&router) {
   const LayerSpec &spec = router.spec;
   const RoutingSpec &routing = spec.routing;
@@ -125,6 +125,10 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
   }
   isDead = routing.nonfinite == NonFinite::NegInf &&
            llvm::all_of(keys, [](double key) { return key == -kInfinity; });
+  if (!given.empty()) {
+    ids.assign(given.begin(), given.end());
+    return;
+  }
   llvm::transform(keys, std::back_inserter(order), getKeyOrder);
   groupOrder = getGroupOrder(spec, keys);
   if (isDead) {

@@ -68,6 +68,9 @@ public:
     case moert::DType::I32:
       std::copy_n(static_cast<const int32_t *>(data) + first, count, to);
       return;
+    case moert::DType::I16:
+      std::copy_n(static_cast<const int16_t *>(data) + first, count, to);
+      return;
     case moert::DType::BF16:
       std::transform(halves() + first, halves() + first + count, to,
                      [](uint16_t x) { return decodeF32(uint32_t(x) << 16); });

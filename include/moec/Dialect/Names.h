@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral kMeshAttr = "moe.mesh";
 /// ignore, an array of strings.
 inline constexpr llvm::StringLiteral kIgnoredFieldsAttr = "moe.ignored_fields";
 
+/// The ids that a router chose or was given, where `topk_ids` is a tensor of
+/// the caller with ids of another type.
+inline constexpr llvm::StringLiteral kChosenIds = "chosen_ids";
+
 /// The name of result `index` of `op`, or "" if `op` has none.
 inline llvm::StringRef getResultName(mlir::Operation *op, unsigned index) {
   auto names = op->getAttrOfType<mlir::ArrayAttr>(kNameAttr);

@@ -52,6 +52,11 @@ enum class Entry {
   Ids,    ///< expert ids and weights
 };
 
+/// Type of the ids of experts that a layer records or replays.
+enum class IdType { Int32, Int16, UInt8 };
+/// Bits per id.
+unsigned getIdBits(IdType type);
+
 /// Row order of `w13` in a gated layer.
 enum class GateUpOrder {
 #define GATE_UP_ORDER(NAME, SPELLING) NAME,
@@ -384,8 +389,11 @@ struct LayerSpec {
   bool numValidTokens = false;
   /// The layer takes a mask of padding tokens.
   bool paddingMask = false;
-  /// The ids and weights chosen by the router are outputs.
-  bool recordIds = false;
+  /// The ids and weights chosen by the router are outputs, ids of this type.
+  std::optional<IdType> recordIds;
+  /// The caller gives the ids of this type that an earlier run has recorded;
+  /// the router weighs them.
+  std::optional<IdType> replayIds;
   /// The offsets of the slots of each expert are an output.
   bool recordLoad = false;
   /// The bits of a row depend on this row and the weights alone.

@@ -28,6 +28,7 @@ enum class TensorType {
   BF16,
   F16,
   I32,
+  I16,
   F8E4M3FN,
   F8E5M2,
   F8E8M0FNU,
@@ -41,6 +42,8 @@ llvm::StringRef stringify(TensorType type);
 TensorType getTensorType(DType dtype);
 TensorType getTensorType(StorageType storage);
 TensorType getTensorType(ScaleType scale);
+/// Ids of 8 bits are bytes.
+TensorType getTensorType(IdType type);
 
 /// Bits per element.
 int64_t getStorageBits(TensorType type);

@@ -38,9 +38,10 @@ private:
 /// The routing of one token.
 class RoutedRow {
 public:
-  /// `inputId` is read only with select `hash`.
+  /// `inputId` is read only with select `hash`. Ids that are replayed are
+  /// `given`.
   RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
-            int64_t inputId);
+            int64_t inputId, llvm::ArrayRef<double> given = {});
 
   llvm::ArrayRef<int64_t> getIds() const { return ids; }
   /// Whether these ids, in this order, are right: equal to getIds() except for

@@ -176,6 +176,8 @@ void LayerFunction::inferRows(Operation &op) {
       .Case([&](RouteOp route) {
         setRows(route.getIds(), route.getLogits());
         setRows(route.getWeights(), route.getLogits());
+        if (Value recorded = route.getRecordedIds())
+          setRows(recorded, route.getLogits());
       })
       .Case([&](PermuteOp permute) {
         Value ids = permute.getIds();

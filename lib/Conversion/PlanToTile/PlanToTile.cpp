@@ -134,8 +134,9 @@ private:
         builder, op.getLoc(), tokens, get(op.getLogits()),
         get(op.getSelectionBias()), get(op.getExpertScale()),
         get(op.getInputIds()), get(op.getHashTable()),
-        get(op.getNumValidTokens()), get(op.getIsPadding()), get(op.getIds()),
-        get(op.getWeights()), op.getRoutingAttr(), tile::ConfigAttr());
+        get(op.getNumValidTokens()), get(op.getIsPadding()),
+        get(op.getGivenIds()), get(op.getIds()), get(op.getWeights()),
+        get(op.getRecordedIds()), op.getRoutingAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getScore(), phase.getScore());
     cloneScalarRegion(op.getKey(), phase.getKey());
     cloneScalarRegion(op.getWeight(), phase.getWeight());

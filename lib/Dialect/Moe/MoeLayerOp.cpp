@@ -41,7 +41,7 @@ int64_t LayerOp::getNumRouted() {
 }
 
 int64_t LayerOp::getTopK() {
-  return getTopkIds() ? getDim(getTopkIds(), 1) : getRouting()->getTopK();
+  return hasEntryIds() ? getDim(getTopkIds(), 1) : getRouting()->getTopK();
 }
 
 int64_t LayerOp::getHiddenSize() { return getDim(getHidden(), 1); }
@@ -259,14 +259,20 @@ LogicalResult LayerVerifier::verifyEntry() {
   if (failed(verifyNumExperts(emitError, op.getNumExperts(),
                               op.getNumZeroExperts())))
     return failure();
+  if (op.hasEntryIds() && !op.getTopkIds())
+    return check.error("takes 'ids' and 'weights' together");
+  if (op.getTopkIds() && !op.hasEntryIds() && !op.getGateWeight() &&
+      !op.getRouterLogits())
+    return check.error("takes 'ids' together with 'weights', or with 'gate' or "
+                       "'logits', which weigh them");
   int numEntries = bool(op.getGateWeight()) + bool(op.getRouterLogits()) +
-                   bool(op.getTopkIds());
+                   bool(op.getTopkWeights());
   if (numEntries != 1)
     return check.error("needs exactly one of 'gate', 'logits' and 'ids', but "
                        "has ")
            << numEntries;
-  if (bool(op.getTopkIds()) != bool(op.getTopkWeights()))
-    return check.error("takes 'ids' and 'weights' together");
+  if (op.hasEntryIds() && !getElementTypeOrSelf(op.getTopkIds()).isInteger(32))
+    return check.error("takes 'ids' of i32 beside 'weights'");
   if (op.getGateBias() && !op.getGateWeight())
     return check.error("takes 'gate_bias' with 'gate' only; router logits "
                        "include the bias already");
@@ -284,7 +290,7 @@ LogicalResult LayerVerifier::verifyEntry() {
       failed(
           check.checkShape("ids", op.getTopkIds(), {tokensDim(), {"top_k"}})))
     return failure();
-  if (!op.getTopkIds())
+  if (!op.hasEntryIds())
     return success();
   int64_t topK = op.getTopK();
   if (topK > op.getNumRouted())
@@ -313,7 +319,7 @@ LogicalResult LayerVerifier::verifyNoRouting() {
 }
 
 LogicalResult LayerVerifier::verifyRouting() {
-  if (op.getTopkIds())
+  if (op.hasEntryIds())
     return verifyNoRouting();
   if (!op.getRouting())
     return check.error("needs 'routing' with the entries 'gate' and 'logits'; "
@@ -325,6 +331,12 @@ LogicalResult LayerVerifier::verifyRouting() {
     return failure();
   if (!op.getWeight().empty() &&
       failed(verifyScalarArguments(op, op.getWeight(), "weight", {"score"})))
+    return failure();
+  if (failed(check.checkShape("ids", op.getTopkIds(),
+                              {tokensDim(), {"top_k", op.getTopK()}})) ||
+      failed(verifyRoutedIds(check, *op.getRouting(), op.getNumRouted(),
+                             op.getNumValidTokens() || op.getIsPadding(),
+                             op.getTopkIds(), op.getRecordedIds())))
     return failure();
   return verifyRoutingOperands(check, *op.getRouting(), op.getNumRouted(),
                                op.getSelectionBias(), op.getExpertScale(),
@@ -348,7 +360,7 @@ LogicalResult LayerVerifier::verifyReplicas() {
 /// Verifies the results other than the output.
 LogicalResult LayerVerifier::verifyRecords() {
   if (op.getRecordedIds() && op.getTopkIds())
-    return check.error("has the entry 'ids' and a 'record', which would only "
+    return check.error("takes 'ids' and has a 'record', which would only "
                        "return the caller's ids: remove the 'record'");
   Dim topK{"top_k", op.getTopK()};
   return failure(failed(check.checkShape("record", op.getRecordedIds(),

@@ -11,6 +11,7 @@
 #include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
+#include "moec/Support/IdTypes.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <limits>
@@ -95,6 +96,32 @@ LogicalResult verifyKeyArguments(Operation *op, Region &key,
   return verifyScalarArguments(op, key, "key", arguments);
 }
 
+LogicalResult verifyRoutedIds(OperandChecker &check, RoutingAttr routing,
+                              int64_t numRouted, bool hasPadding, Value given,
+                              Value recorded) {
+  Select select = routing.getSelect();
+  if (given && (select == Select::Hash || select == Select::SparseMixer))
+    return check.error("takes no ids to replay with select '")
+           << stringifySelect(select)
+           << (select == Select::Hash
+                   ? "', whose table gives the same ids again"
+                   : "', whose weights follow from its own selection");
+  for (Value ids : {given, recorded}) {
+    if (!ids)
+      continue;
+    // Rows of padding are not replayed.
+    bool hasNone = ids == recorded && (hasPadding || select == Select::Hash);
+    Type type = getElementTypeOrSelf(ids.getType());
+    int64_t most = getMostRouted(type.getIntOrFloatBitWidth(), hasNone);
+    if (numRouted > most)
+      return check.error("has ids of ")
+             << type << ", which can name " << most << " experts"
+             << (hasNone ? " beside -1" : "") << ", and routes to " << numRouted
+             << "; give ids of more bits";
+  }
+  return success();
+}
+
 LogicalResult verifyRoute(Operation *op, const RouteOperands &o) {
   OperandChecker check(op);
   if (failed(
@@ -107,7 +134,12 @@ LogicalResult verifyRoute(Operation *op, const RouteOperands &o) {
       failed(check.checkNumValidTokens(o.numValidTokens)) ||
       failed(check.checkShape("is_padding", o.isPadding, {tokensDim()})) ||
       failed(check.checkShape("ids", o.ids, {tokensDim(), topK})) ||
-      failed(check.checkShape("weights", o.weights, {tokensDim(), topK})))
+      failed(check.checkShape("weights", o.weights, {tokensDim(), topK})) ||
+      failed(check.checkShape("given", o.givenIds, {tokensDim(), topK})) ||
+      failed(check.checkShape("record", o.recordedIds, {tokensDim(), topK})) ||
+      failed(verifyRoutedIds(check, o.routing, getDim(o.logits, 1),
+                             o.numValidTokens || o.isPadding, o.givenIds,
+                             o.recordedIds)))
     return failure();
   if (!o.score.empty() &&
       failed(verifyScalarArguments(op, o.score, "score", {"logit"})))

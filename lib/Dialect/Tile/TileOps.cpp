@@ -184,7 +184,10 @@ static LogicalResult verifySeparate(Operation *op, ValueRange outs) {
 LogicalResult TopKOp::verify() {
   if (failed(moe::verifyRoute(*this, moe::RouteOperands(*this))))
     return failure();
-  return verifySeparate(*this, {getIds(), getWeights()});
+  SmallVector<Value> outs{getIds(), getWeights()};
+  if (getRecordedIds())
+    outs.push_back(getRecordedIds());
+  return verifySeparate(*this, outs);
 }
 LogicalResult TopKOp::verifyRegions() {
   if (failed(moe::verifyScalarBody(*this, getScore(), "score")) ||

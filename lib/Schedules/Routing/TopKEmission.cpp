@@ -20,8 +20,10 @@ TopKEmission::TopKEmission(tile::TopKOp op, KernelEmitter &emitter,
       logits(emitter.operand(op.getLogits())),
       selectionBias(emitter.operand(op.getSelectionBias())),
       expertScale(emitter.operand(op.getExpertScale())),
+      givenIds(emitter.operand(op.getGivenIds())),
       ids(emitter.operand(op.getIds())),
-      weights(emitter.operand(op.getWeights())) {}
+      weights(emitter.operand(op.getWeights())),
+      recordedIds(emitter.operand(op.getRecordedIds())) {}
 
 LogicalResult TopKEmission::run(RowRange range, int64_t step) {
   Index valid;
@@ -47,7 +49,7 @@ LogicalResult TopKEmission::run(RowRange range, int64_t step) {
 
 void TopKEmission::clearRow(Index token) {
   emitter.loop(emitter.index(0), emitter.index(topK), 1, [&](Index slot) {
-    emitter.storeI32(emitter.i32(-1), ids, {token, slot});
+    storeId(emitter.i32(-1), token, slot);
     emitter.storeF32(emitter.f32(0.0), weights, {token, slot});
   });
 }
@@ -63,10 +65,33 @@ void TopKEmission::routeRow(Index token) {
   emitter.ifThen(isAlive, route, [&] {
     F32 weight = emitter.f32(1.0 / topK);
     emitter.loop(emitter.index(0), emitter.index(topK), 1, [&](Index slot) {
-      emitter.storeI32(slot.toI32(), ids, {token, slot});
+      storeId(givenIds ? loadGivenId(token, slot) : slot.toI32(), token, slot);
       emitter.storeF32(weight, weights, {token, slot});
     });
   });
+}
+
+//===----------------------------------------------------------------------===//
+// Ids
+//===----------------------------------------------------------------------===//
+
+void TopKEmission::storeId(I32 id, Index token, Index slot, bool isOfLane) {
+  for (Value to : {ids, recordedIds}) {
+    if (!to)
+      continue;
+    // An id without an expert must not become that of one.
+    bool isWild = to == recordedIds && isHash();
+    I32 stored = isWild ? select(isExpert(id), id, -1) : id;
+    if (isOfLane)
+      emitter.KernelEmitter::storeI32(stored, to, {token, slot});
+    else
+      emitter.storeI32(stored, to, {token, slot});
+  }
+}
+
+I32 TopKEmission::loadGivenId(Index token, Index slot) {
+  I32 id = emitter.loadI32(givenIds, {token, slot});
+  return select(isExpert(id), id, -1);
 }
 
 //===----------------------------------------------------------------------===//

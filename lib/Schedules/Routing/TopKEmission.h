@@ -73,6 +73,13 @@ protected:
   /// Contribution of a vector of values to the denominator of sparsemixer.
   F32 mixerTerm(F32 value, F32 largest);
 
+  // Ids.
+  /// Stores the id of a slot, also for the record; a warp's lanes each store
+  /// their own if `isOfLane`.
+  void storeId(I32 id, Index token, Index slot, bool isOfLane = false);
+  /// The given id of a slot, which is replayed.
+  I32 loadGivenId(Index token, Index slot);
+
   // Hash routing: the expert of a slot, and whether there is one. Requires
   // `hasRow` of a token.
   struct HashRow {
@@ -103,7 +110,8 @@ protected:
   int64_t numRoutes;
   int64_t topK;
   RowLayout layout;
-  mlir::Value logits, selectionBias, expertScale, ids, weights;
+  mlir::Value logits, selectionBias, expertScale, givenIds, ids, weights,
+      recordedIds;
   /// Terms of the row's softmax over all experts, if there is one.
   F32 rowLargest, rowSum;
   mlir::LogicalResult status = mlir::success();

@@ -146,7 +146,8 @@ void TopKHeld::divideBySum(MutableArrayRef<F32> scores) {
 /// Lanes without a slot take part in the sums.
 void TopKHeld::weighRow(Index token) {
   Flag hasSlot = isSlot();
-  F32 chosen = select(hasSlot, valueAt(token, expert), kNaN);
+  Flag counts = givenIds ? hasSlot & isGivenExpert : hasSlot;
+  F32 chosen = select(counts, valueAt(token, expert), kNaN);
   F32 scale = expertScale ? emitter.loadF32(expertScale, expert) : F32();
   F32 weight = weightsOf(chosen, scale, kWarp);
   emitter.ifThen(hasSlot, [&] {

@@ -52,6 +52,8 @@ private:
 
   // Selection (TopKHeldSelect.cpp).
   void selectExperts(Index token) override;
+  /// Takes the ids that the caller gives.
+  void takeGiven(Index token);
   void keepBestGroups();
   I32 groupKey(int64_t group);
   /// The largest key of a lane.
@@ -78,8 +80,9 @@ private:
   /// The keys of each part.
   llvm::SmallVector<I32> keys;
   Found found;
-  /// The lane's expert.
+  /// The lane's expert; with given ids, whether there is one.
   Index expert;
+  Flag isGivenExpert;
   /// Shared memory: the compacted keys and their indices; null if none are
   /// ranked.
   mlir::Value leftKeys, leftPlaces;

@@ -23,10 +23,28 @@ void TopKHeld::selectExperts(Index token) {
     keepBestGroups();
   found = anygpu::TopK::isRanked(op) ? selectByRank() : selectOneByOne();
   expert = layout.expertAt(found.place.toIndex());
+  if (givenIds)
+    return takeGiven(token);
   emitter.ifThen(isSlot(), [&] {
     I32 id = expert.toI32();
-    emitter.KernelEmitter::storeI32(id, ids, {token, found.slot.toIndex()});
+    storeId(id, token, found.slot.toIndex(), /*isOfLane=*/true);
   });
+}
+
+/// The lanes of slots decide the order of sums, so ids that equal the selection
+/// stay on its lanes. Others lie on lanes in the order of their slots.
+void TopKHeld::takeGiven(Index token) {
+  I32 lane = warp.lane(), last = emitter.i32(topK - 1);
+  I32 id = loadGivenId(token, min(found.slot, last).toIndex());
+  Flag differs = isSlot() & (id != expert.toI32());
+  Flag isSelection = warp.ballot(differs) == 0;
+  found.slot = select(isSelection, found.slot, lane);
+  id = select(isSelection, id, loadGivenId(token, min(lane, last).toIndex()));
+  emitter.ifThen(isSlot(), [&] {
+    storeId(id, token, found.slot.toIndex(), /*isOfLane=*/true);
+  });
+  isGivenExpert = isExpert(id);
+  expert = select(isGivenExpert, id, 0).toIndex();
 }
 
 /// A pairwise reduction, for a short dependence chain.

@@ -31,6 +31,12 @@ Index RowLayout::expertAt(Index position) {
   return position - position / stride * (stride - groupSize);
 }
 
+Index RowLayout::positionOf(Index expert) {
+  if (stride == groupSize || numGroups == 1)
+    return expert;
+  return expert + expert / groupSize * (stride - groupSize);
+}
+
 //===----------------------------------------------------------------------===//
 // KeyTable
 //===----------------------------------------------------------------------===//

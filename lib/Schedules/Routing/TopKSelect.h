@@ -45,6 +45,8 @@ public:
   int64_t size() const { return numGroups * stride; }
   /// The expert, an index, at a position.
   Index expertAt(Index position);
+  /// The position of an expert.
+  Index positionOf(Index expert);
 
   KernelEmitter &emitter;
   const int64_t numGroups;

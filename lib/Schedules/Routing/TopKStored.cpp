@@ -88,6 +88,8 @@ Flag TopKStored::readRow(Index token) {
 //===----------------------------------------------------------------------===//
 
 void TopKStored::selectExperts(Index token) {
+  if (givenIds)
+    return takeGiven(token);
   Index zero = emitter.index(0);
   switch (routing.getSelect()) {
   case moe::Select::TopK:
@@ -115,7 +117,7 @@ void TopKStored::selectExperts(Index token) {
 /// Slot `slot` takes the expert at `position`, whose value is `value`.
 void TopKStored::take(Index token, Index slot, Index position, F32 value) {
   Index expert = layout.expertAt(position);
-  emitter.storeI32(expert.toI32(), ids, {token, slot});
+  storeId(expert.toI32(), token, slot);
   emitter.storeF32(value, chosen, slot);
   if (expertScale)
     emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
@@ -134,19 +136,30 @@ void TopKStored::selectBest(Index token, Index firstSlot, int64_t count,
 void TopKStored::selectByHash(Index token) {
   HashRow row = loadHashRow(token);
   emitter.loop(emitter.index(0), emitter.index(topK), 1, [&](Index slot) {
-    emitter.storeI32(emitter.i32(-1), ids, {token, slot});
+    storeId(emitter.i32(-1), token, slot);
     emitter.storeF32(emitter.f32(kNaN), chosen, slot);
     emitter.storeF32(emitter.f32(1.0), scales, slot);
-    emitter.ifThen(row.hasRow, [&] {
-      I32 id = loadHashId(row, slot);
-      emitter.storeI32(id, ids, {token, slot});
-      emitter.ifThen(isExpert(id), [&] {
-        Index expert = id.toIndex();
-        emitter.storeF32(emitter.loadF32(values, expert), chosen, slot);
-        if (expertScale)
-          emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
-      });
-    });
+    emitter.ifThen(row.hasRow,
+                   [&] { takeId(token, slot, loadHashId(row, slot)); });
+  });
+}
+
+void TopKStored::takeGiven(Index token) {
+  emitter.loop(emitter.index(0), emitter.index(topK), 1, [&](Index slot) {
+    emitter.storeF32(emitter.f32(kNaN), chosen, slot);
+    emitter.storeF32(emitter.f32(1.0), scales, slot);
+    takeId(token, slot, loadGivenId(token, slot));
+  });
+}
+
+void TopKStored::takeId(Index token, Index slot, I32 id) {
+  storeId(id, token, slot);
+  emitter.ifThen(isExpert(id), [&] {
+    Index expert = id.toIndex();
+    F32 value = emitter.loadF32(values, layout.positionOf(expert));
+    emitter.storeF32(value, chosen, slot);
+    if (expertScale)
+      emitter.storeF32(emitter.loadF32(expertScale, expert), scales, slot);
   });
 }
 

@@ -30,6 +30,10 @@ private:
   void selectSparseMixer(Index token);
   F32 mixerSum(F32 largest);
   void take(Index token, Index slot, Index position, F32 value);
+  /// Takes the ids that the caller gives.
+  void takeGiven(Index token);
+  /// Gives a slot the expert of an id, which may be of none.
+  void takeId(Index token, Index slot, I32 id);
 
   void weighRow(Index token) override;
 

@@ -71,6 +71,8 @@ Flag TopKStreamed::readRow(Index token) {
 //===----------------------------------------------------------------------===//
 
 void TopKStreamed::selectExperts(Index token) {
+  if (givenIds)
+    return takeGiven(token);
   Index zero = emitter.index(0);
   switch (routing.getSelect()) {
   case moe::Select::TopK:
@@ -126,7 +128,7 @@ TopKStreamed::Place TopKStreamed::best(Index token, Index group, Place last) {
 void TopKStreamed::take(Index token, Index slot, I32 id, F32 value) {
   I32 owner = slot.toI32() % kWarp;
   emitter.ifThen(owner == warp.lane(), [&] {
-    emitter.KernelEmitter::storeI32(id, ids, {token, slot});
+    storeId(id, token, slot, /*isOfLane=*/true);
     emitter.KernelEmitter::storeF32(value, weights, {token, slot});
   });
 }
@@ -147,18 +149,29 @@ void TopKStreamed::selectByHash(Index token) {
   HashRow row = loadHashRow(token);
   emitter.loop(
       warp.lane().toIndex(), emitter.index(topK), kWarp, [&](Index slot) {
-        emitter.KernelEmitter::storeI32(emitter.i32(-1), ids, {token, slot});
+        storeId(emitter.i32(-1), token, slot, /*isOfLane=*/true);
         emitter.KernelEmitter::storeF32(emitter.f32(kNaN), weights,
                                         {token, slot});
-        emitter.ifThen(row.hasRow, [&] {
-          I32 id = loadHashId(row, slot);
-          emitter.KernelEmitter::storeI32(id, ids, {token, slot});
-          emitter.ifThen(isExpert(id), [&] {
-            emitter.KernelEmitter::storeF32(valueAt(token, id.toIndex()),
-                                            weights, {token, slot});
-          });
-        });
+        emitter.ifThen(row.hasRow,
+                       [&] { takeId(token, slot, loadHashId(row, slot)); });
       });
+}
+
+void TopKStreamed::takeGiven(Index token) {
+  emitter.loop(warp.lane().toIndex(), emitter.index(topK), kWarp,
+               [&](Index slot) {
+                 emitter.KernelEmitter::storeF32(emitter.f32(kNaN), weights,
+                                                 {token, slot});
+                 takeId(token, slot, loadGivenId(token, slot));
+               });
+}
+
+void TopKStreamed::takeId(Index token, Index slot, I32 id) {
+  storeId(id, token, slot, /*isOfLane=*/true);
+  emitter.ifThen(isExpert(id), [&] {
+    emitter.KernelEmitter::storeF32(valueAt(token, id.toIndex()), weights,
+                                    {token, slot});
+  });
 }
 
 void TopKStreamed::selectSparseMixer(Index token) {

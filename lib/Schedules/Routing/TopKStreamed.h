@@ -43,6 +43,10 @@ private:
   Place best(Index token, Index group, Place last);
   void selectBest(Index token, Index group, Index firstSlot, int64_t count);
   void selectByHash(Index token);
+  /// Takes the ids that the caller gives.
+  void takeGiven(Index token);
+  /// Gives a lane's slot the expert of an id, which may be of none.
+  void takeId(Index token, Index slot, I32 id);
   void selectSparseMixer(Index token);
   /// The last group that is kept.
   Place lastGroup(Index token);

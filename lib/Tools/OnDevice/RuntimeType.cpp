@@ -19,6 +19,8 @@ moert::Result<moert::DType> moec::getRuntimeType(const TensorInfo &info) {
     return moert::DType::F16;
   case TensorType::I32:
     return moert::DType::I32;
+  case TensorType::I16:
+    return moert::DType::I16;
   case TensorType::F8E4M3FN:
     return moert::DType::F8E4M3;
   case TensorType::F8E8M0FNU:

@@ -81,7 +81,10 @@ bool hasValues(const HostTensor &tensor) {
   case ElementType::F8E4M3:
     return !isInteger(tensor);
   case ElementType::I32:
+  case ElementType::I16:
     return isInteger(tensor);
+  case ElementType::I8:
+    return tensor.name == "topk_ids";
   default:
     return false;
   }
@@ -116,10 +119,10 @@ int64_t getRowSize(const HostTensor &tensor) {
 /// on from an id that is taken.
 void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
   RandomStream stream(options.seed, tensor.name);
-  auto *ids = reinterpret_cast<int32_t *>(tensor.data());
   int64_t topK = getRowSize(tensor);
+  std::vector<int32_t> ids(tensor.getNumElements());
   for (int64_t row = 0; row < tensor.getNumElements() / topK; ++row) {
-    int32_t *first = ids + row * topK;
+    int32_t *first = ids.data() + row * topK;
     for (int64_t j = 0; j < topK; ++j) {
       auto id = int32_t(stream.getBits(uint64_t(row * topK + j)) %
                         uint64_t(options.numExperts));
@@ -129,6 +132,16 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
         id = (id + 1) % int32_t(options.numExperts);
       first[j] = id;
     }
+  }
+  switch (tensor.dtype) {
+  case ElementType::I16:
+    llvm::copy(ids, reinterpret_cast<int16_t *>(tensor.data()));
+    return;
+  case ElementType::I8:
+    llvm::copy(ids, reinterpret_cast<uint8_t *>(tensor.data()));
+    return;
+  default:
+    llvm::copy(ids, reinterpret_cast<int32_t *>(tensor.data()));
   }
 }
 

@@ -35,6 +35,8 @@ moert::DType getDType(moec::TensorType type) {
     return moert::DType::F16;
   case moec::TensorType::I32:
     return moert::DType::I32;
+  case moec::TensorType::I16:
+    return moert::DType::I16;
   case moec::TensorType::F8E4M3FN:
     return moert::DType::F8E4M3;
   case moec::TensorType::F8E5M2:

@@ -139,6 +139,8 @@ private:
   ImplicitLocOpBuilder b;
   Type dtype;
   Value ids, weights;
+  /// The ids in the type of the layer's record.
+  Value recordedIds;
   Value offsets, position, source, rowWeight;
   /// Input of the routed experts: without and with the weight on it.
   Value latentInput, expertInput;
@@ -284,7 +286,7 @@ void LayerDecomposer::setInput(Product &p, Value input, Value givenScale,
 }
 
 void LayerDecomposer::route() {
-  if (layer.getTopkIds()) {
+  if (layer.hasEntryIds()) {
     ids = layer.getTopkIds();
     weights = layer.getTopkWeights();
     return;
@@ -315,13 +317,22 @@ void LayerDecomposer::route() {
     }
   }
   int64_t topK = layer.getTopK();
-  auto op = RouteOp::create(b, tensorOf({kTokens, topK}, b.getI32Type()),
-                            tensorOf({kTokens, topK}, b.getF32Type()), logits,
-                            layer.getSelectionBias(), layer.getExpertScale(),
-                            layer.getInputIds(), layer.getHashTable(),
-                            layer.getNumValidTokens(), layer.getIsPadding(),
-                            layer.getRoutingAttr());
-  setNames(op, {"topk_ids", "topk_weights"});
+  Type idsType = tensorOf({kTokens, topK}, b.getI32Type());
+  // Ids of 32 bits are recorded as the other ops read them.
+  Value recorded = layer.getRecordedIds();
+  bool isNarrow = recorded && recorded.getType() != idsType;
+  auto op = RouteOp::create(
+      b, idsType, tensorOf({kTokens, topK}, b.getF32Type()),
+      isNarrow ? recorded.getType() : Type(), logits, layer.getSelectionBias(),
+      layer.getExpertScale(), layer.getInputIds(), layer.getHashTable(),
+      layer.getNumValidTokens(), layer.getIsPadding(), layer.getTopkIds(),
+      layer.getRoutingAttr());
+  if (isNarrow)
+    setNames(op, {kChosenIds, "topk_weights", "topk_ids"});
+  else
+    setNames(op,
+             {layer.getTopkIds() ? kChosenIds : "topk_ids", "topk_weights"});
+  recordedIds = isNarrow ? op.getRecordedIds() : op.getIds();
   IRMapping mapping;
   layer.getScore().cloneInto(&op.getScore(), mapping);
   layer.getKey().cloneInto(&op.getKey(), mapping);
@@ -337,7 +348,7 @@ void LayerDecomposer::permute() {
   Value placed = ids;
   int64_t numExperts = layer.getNumPhysicalExperts();
   // The router has excluded padding already.
-  Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
+  Value isPadding = layer.hasEntryIds() ? layer.getIsPadding() : Value();
   auto place = [&](Value table, Value counts, Value isPadding, StringRef name) {
     DenseI64ArrayAttr zeroExperts;
     if (auto number = static_cast<int64_t>(layer.getNumZeroExperts());
@@ -559,7 +570,7 @@ void LayerDecomposer::run() {
   Value shared = runSharedExpert();
   reduce(rows, shared);
   if (Value recorded = layer.getRecordedIds()) {
-    recorded.replaceAllUsesWith(ids);
+    recorded.replaceAllUsesWith(recordedIds);
     layer.getRecordedWeights().replaceAllUsesWith(weights);
   }
   if (Value load = layer.getExpertOffsets())

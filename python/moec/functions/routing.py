@@ -13,6 +13,8 @@ from .sublayers import describe_routing, element, round_tokens, run, write_funct
 
 _SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 _INDICES = (torch.int32, torch.int64, torch.uint32)
+#: dtypes of replayed ids in IR.
+_REPLAYED = {torch.int32: "i32", torch.int16: "i16", torch.uint8: "i8"}
 
 
 def describe_topk(scoring_func: str, renormalize: bool, scale: float = 1.0) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def _route(
     routing: dict[str, Any],
     bias: Optional[torch.Tensor],
     indices_type: Optional[torch.dtype],
+    replay_ids: Optional[torch.Tensor],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if gating_output.dim() != 2:
         raise InvalidArgument(
@@ -70,15 +73,25 @@ def _route(
     logits_type = f"tensor<?x{experts}x{element(gating_output.dtype, 'gating_output')}>"
     inputs = {"router_logits": logits_type}
     outputs = {"topk_ids": f"tensor<?x{top_k}xi32>", "topk_weights": f"tensor<?x{top_k}xf32>"}
-    with_bias = ""
+    operands = ""
     tensors = {"router_logits": gating_output.contiguous()}
     if bias is not None:
         inputs["selection_bias"] = f"tensor<{experts}xf32>"
-        with_bias = f"selection_bias(%selection_bias : tensor<{experts}xf32>) "
+        operands = f"selection_bias(%selection_bias : tensor<{experts}xf32>) "
         tensors["selection_bias"] = bias.float().contiguous()
+    if replay_ids is not None:
+        if replay_ids.dtype not in _REPLAYED or replay_ids.shape != (tokens, top_k):
+            raise InvalidArgument(
+                f"replay_ids: [{tokens}, {top_k}] of int32, int16 or uint8 expected, {list(replay_ids.shape)} of "
+                f"{replay_ids.dtype} found"
+            )
+        inputs["replay_ids"] = f"tensor<?x{top_k}x{_REPLAYED[replay_ids.dtype]}>"
+        operands += f"given(%replay_ids : {inputs['replay_ids']}) "
+        replay_ids = replay_ids.contiguous()
+        tensors["replay_ids"] = replay_ids.view(torch.int8) if replay_ids.dtype == torch.uint8 else replay_ids
     body = (
         f"  %topk_ids, %topk_weights = moe.route %router_logits : {logits_type} "
-        f"{with_bias}{attribute} {regions} -> {outputs['topk_ids']}, {outputs['topk_weights']}"
+        f"{operands}{attribute} {regions} -> {outputs['topk_ids']}, {outputs['topk_weights']}"
     )
     device = gating_output.device
     ids = torch.empty(tokens, top_k, dtype=torch.int32, device=device)
@@ -96,6 +109,8 @@ def fused_topk(
     renormalize: bool,
     indices_type: Optional[torch.dtype] = None,
     scoring_func: str = "softmax",
+    *,
+    replay_ids: Optional[torch.Tensor] = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Selects the `topk` best experts of each token (docs/use/layers.md, formulas 2 to 5).
 
@@ -103,6 +118,7 @@ def fused_topk(
     gating_output: [T, E], f32, bf16 or f16.
     scoring_func: "softmax", "sigmoid" or "sqrtsoftplus".
     indices_type: int32 (default), int64, uint32.
+    replay_ids: [T, topk], i32, i16 or u8: ids to weigh instead of a selection; those out of range become -1, weight 0.
 
     Returns weights [T, topk], f32; ids [T, topk] in descending order of the score, with ties in favour of the lower id;
     and token_expert_indices, i32 [T, topk], which are k * T + t. A score that is not finite is replaced by 0. Raises
@@ -114,6 +130,7 @@ def fused_topk(
         describe_topk(scoring_func, renormalize),
         None,
         indices_type,
+        replay_ids,
     )
     tokens = ids.shape[0]
     order = torch.arange(tokens * topk, dtype=torch.int32, device=ids.device)
@@ -134,9 +151,11 @@ def fused_topk_bias(
     routed_scaling_factor: float = 1.0,
     bias_vl: Optional[torch.Tensor] = None,
     image_sentinel_lo: int = 0,
+    *,
+    replay_ids: Optional[torch.Tensor] = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Selects the `topk` best experts by score plus bias [E]. Weights are the scores without bias, times
-    routed_scaling_factor. Returns weights and ids as in fused_topk().
+    routed_scaling_factor. replay_ids, weights and ids are as in fused_topk().
 
     Refused are hash tables (hash_indices_table; compile a layer with select "hash" instead), a separate bias for image
     tokens (bias_vl), and the token ids that both need (input_tokens). image_sentinel_lo has no effect without them."""
@@ -151,7 +170,7 @@ def fused_topk_bias(
             raise InvalidArgument(f"{name}: {remedy}")
     routing = describe_topk(scoring_func, renormalize, routed_scaling_factor)
     return _route(
-        hidden_states, gating_output, topk, routing, e_score_correction_bias, indices_type
+        hidden_states, gating_output, topk, routing, e_score_correction_bias, indices_type, replay_ids
     )
 
 
@@ -183,14 +202,16 @@ def grouped_topk(
     scoring_func: str = "softmax",
     routed_scaling_factor: float = 1.0,
     e_score_correction_bias: Optional[torch.Tensor] = None,
+    *,
+    replay_ids: Optional[torch.Tensor] = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Selects the `topk` best experts from the `topk_group` best of num_expert_group groups (DeepSeek-V2 and -V3). The
     score of a group is the sum of its two best scores if there is a bias [E], else its best score.
 
-    0 or 1 group means no groups. Returns weights, f32 [T, topk], and ids, i32, as in fused_topk(). If no score of a row
-    is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
+    0 or 1 group means no groups. replay_ids are as in fused_topk(), of any groups. Returns weights, f32 [T, topk], and
+    ids, i32, as in fused_topk(). If no score of a row is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
     groups = max(num_expert_group, 1)
     if groups > 1:
         _check_groups(gating_output.shape[-1], topk, groups, topk_group, e_score_correction_bias is not None)
     routing = describe_grouped_topk(scoring_func, renormalize, routed_scaling_factor, groups, topk_group)
-    return _route(hidden_states, gating_output, topk, routing, e_score_correction_bias, None)
+    return _route(hidden_states, gating_output, topk, routing, e_score_correction_bias, None, replay_ids)

@@ -21,7 +21,8 @@ class SelectingExperts(Experts):
     num_experts: columns of the logits.
     top_k: experts per token.
     selection_bias: [num_experts], if the routing has one.
-    logits_dtype: dtype of the next call's logits, or of the last call's."""
+    logits_dtype: dtype of the next call's logits, or of the last call's.
+    records: whether calls write the selected ids."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class SelectingExperts(Experts):
         parameters: Optional[Mapping[str, float]] = None,
         chunk_tokens: int = CHUNK_TOKENS,
         batch_invariant: bool = False,
+        records: bool = False,
     ) -> None:
         super().__init__(
             activation, quant_config, parameters=parameters, chunk_tokens=chunk_tokens, batch_invariant=batch_invariant
@@ -45,6 +47,7 @@ class SelectingExperts(Experts):
         self.top_k = top_k
         self.selection_bias = selection_bias
         self.logits_dtype = logits_dtype
+        self.records = records
         #: Default for is_padding.
         self._no_padding: Optional[torch.Tensor] = None
 
@@ -59,6 +62,8 @@ class SelectingExperts(Experts):
         spec["entry"] = "logits"
         spec["routing"] = {**self.routing, "logits_dtype": DTYPES[self.logits_dtype]}
         spec["padding_mask"] = True
+        if self.records:
+            spec["record_ids"] = "int16"
         if self.selection_bias is not None:
             weights["gate.selection_bias"] = self.selection_bias.float().contiguous()
         if self._no_padding is None:
@@ -91,6 +96,21 @@ class SelectingExperts(Experts):
             return self._no_padding[:tokens]
         return self._no_padding.new_zeros(tokens)
 
+    def _make_records(self, recorded_ids: Optional[torch.Tensor], like: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns the outputs of a layer that records ids. No caller wants the weights."""
+        if not self.records:
+            if recorded_ids is not None:
+                raise InvalidArgument("recorded_ids: the experts record none; make them with records=True")
+            return {}
+        shape = (like.shape[0], self.top_k)
+        if recorded_ids is None:
+            recorded_ids = like.new_empty(shape, dtype=torch.int16)
+        elif tuple(recorded_ids.shape) != shape or recorded_ids.dtype != torch.int16:
+            raise InvalidArgument(
+                f"recorded_ids: {list(shape)} of int16 expected, {list(recorded_ids.shape)} of {recorded_ids.dtype} found"
+            )
+        return {"topk_ids": recorded_ids, "topk_weights": like.new_empty(shape, dtype=torch.float32)}
+
     def select_and_run(
         self,
         hidden_states: torch.Tensor,
@@ -99,6 +119,7 @@ class SelectingExperts(Experts):
         router_logits: torch.Tensor,
         is_padding: Optional[torch.Tensor] = None,
         find_workspace: Callable[[int], Optional[torch.Tensor]] = lambda size: None,
+        recorded_ids: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Returns the output, [T, H].
 
@@ -106,6 +127,7 @@ class SelectingExperts(Experts):
         router_logits: [T, E], f32, bf16 or f16.
         is_padding: bool [T], tokens that contribute nothing.
         find_workspace: called with a size in bytes; returns uint8 memory of the caller on a GPU, or None.
+        recorded_ids: int16 [T, k], receives the selected ids; -1 for padding.
 
         Raises InvalidArgument."""
         tokens, hidden = hidden_states.shape
@@ -118,6 +140,7 @@ class SelectingExperts(Experts):
             raise InvalidArgument(
                 f"is_padding: [{tokens}] of bool expected, {list(is_padding.shape)} of {is_padding.dtype} found"
             )
+        records = self._make_records(recorded_ids, hidden_states)
         hidden_states = hidden_states.contiguous()
         out = torch.empty_like(hidden_states)
         with self._lock:
@@ -126,5 +149,6 @@ class SelectingExperts(Experts):
             workspace = find_workspace(layer.layer.workspace_bytes(min(tokens, self.chunk_tokens)))
             inputs = {
                 "router_logits": router_logits.contiguous(), "is_padding": self._read_padding(is_padding, tokens),
+                **records,
             }
             return layer.call(hidden_states, inputs, out, workspace)

@@ -26,6 +26,7 @@ from .layer import (
     expert_offsets,
     present_rows,
 )
+from .signature import read_ids
 from .spec import LayerSpec
 
 #: The share of rows with a near tie must stay below this.
@@ -102,12 +103,12 @@ def check(
     present = present_rows(spec, inputs, tokens)
     report = Report(Comparison(bound=_bound(spec)))
     near = np.zeros(0, np.int64)
-    if spec.entry != "ids" and spec.routing.select != "hash":
+    if spec.entry != "ids" and spec.routing.select != "hash" and spec.replay_ids is None:
         near = np.flatnonzero(decision.routing.near & present)
         report.rows, report.near_ties = int(present.sum()), len(near)
 
     if "topk_ids" in outputs:
-        ids = np.asarray(outputs["topk_ids"][...]).astype(np.int64)
+        ids = read_ids(outputs["topk_ids"])
         _adopt(spec, decision, ids, present, report)
     reference = evaluate(spec, inputs, decision)
     output = np.asarray(outputs["output"][...]).astype(np.float64)

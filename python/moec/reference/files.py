@@ -18,7 +18,7 @@ from .signature import Tensor
 #: safetensors names of each dtype.
 _FILE_DTYPES = {
     "f32": ("F32",), "f16": ("F16",), "bf16": ("BF16",), "f8e4m3": ("F8_E4M3",),
-    "f8e8m0": ("F8_E8M0", "U8"), "i8": ("I8", "U8"), "i32": ("I32",),
+    "f8e8m0": ("F8_E8M0", "U8"), "i8": ("I8", "U8"), "i16": ("I16",), "i32": ("I32",),
 }
 #: dtypes whose bits are mapped directly.
 _MAPPED = ("f8e4m3", "f8e8m0", "i8")

@@ -12,6 +12,7 @@ import numpy as np
 from .activations import apply, sigmoid, split_gate_up
 from .numerics import quantize, quantize_by, round_to, tensor_scale
 from .routing import Routing
+from .signature import read_ids
 from .spec import LayerSpec
 from .weights import num_columns, scaled_rows
 
@@ -169,7 +170,8 @@ def decide(spec: LayerSpec, tensors: Mapping, first_token: int = 0) -> Decision:
         input_ids = None
         if spec.routing.select == "hash":
             input_ids = np.asarray(tensors["input_ids"][...]).astype(np.int64)
-        routing = Routing(spec, logits, small, input_ids)
+        given = None if spec.replay_ids is None else read_ids(tensors["topk_ids"])
+        routing = Routing(spec, logits, small, input_ids, given)
         ids = routing.ids.copy()
         weights = routing.weights(np.arange(tokens), ids)
     present = present_rows(spec, tensors, tokens)

@@ -16,6 +16,7 @@ NUMPY_DTYPES = {
     "f8e8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
     # Bytes, of which only the bits matter.
     "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32),
 }
 

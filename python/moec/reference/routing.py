@@ -57,7 +57,7 @@ def _is_finite(x: np.ndarray) -> np.ndarray:
 
 
 class Routing:
-    """Routing of the rows of a call for the entries `gate` and `logits`.
+    """Routing of the rows of a call for the entries `gate` and `logits`. Ids that are replayed are `given`.
 
     Attributes: `ids` (T x k) as selected by the reference, `near` (T) the rows whose selection depends on a near tie.
     """
@@ -68,6 +68,7 @@ class Routing:
         logits: np.ndarray,
         tensors: Mapping[str, np.ndarray],
         input_ids: np.ndarray | None = None,
+        given: np.ndarray | None = None,
     ):
         self._spec = spec
         routing = spec.routing
@@ -104,6 +105,10 @@ class Routing:
             return
         if routing.nonfinite == "neg_inf":
             self._dead = np.isneginf(keys).all(axis=1)
+        if given is not None:
+            self.ids = np.where((given >= 0) & (given < spec.num_routes), given, -1)
+            self.near = np.zeros(tokens, bool)
+            return
         self._selection = Selection(routing, spec.top_k, keys)
         self.ids, self.near = self._selection.choose()
         self.ids[self._dead] = np.arange(spec.top_k)

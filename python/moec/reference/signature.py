@@ -12,6 +12,16 @@ from .fields import SpecError
 from .spec import LayerSpec
 
 
+#: Dtypes of tensors of ids; those of 8 bits are bytes.
+ID_TENSORS = {"int32": "i32", "int16": "i16", "uint8": "i8"}
+
+
+def read_ids(tensor) -> np.ndarray:
+    """Returns ids as i64. Bytes have no sign."""
+    ids = np.asarray(tensor[...])
+    return (ids.view(np.uint8) if ids.dtype.itemsize == 1 else ids).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One tensor; with `tokens` its first dimension is the token count."""
@@ -40,6 +50,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     if spec.entry == "ids":
         tensors.append(Tensor("topk_ids", (k,), "i32", tokens=True))
         tensors.append(Tensor("topk_weights", (k,), "f32", tokens=True))
+    if spec.replay_ids is not None:
+        tensors.append(Tensor("topk_ids", (k,), ID_TENSORS[spec.replay_ids], tokens=True))
     if spec.num_valid_tokens:
         tensors.append(Tensor("num_valid_tokens", (1,), "i32"))
     if spec.padding_mask:
@@ -148,7 +160,7 @@ def outputs(spec: LayerSpec) -> list[Tensor]:
     experts = spec.num_local_experts
     return [
         Tensor("output", (spec.hidden_size,), spec.dtype, tokens=True),
-        Tensor("topk_ids", (spec.top_k,), "i32", tokens=True),
+        Tensor("topk_ids", (spec.top_k,), ID_TENSORS[spec.record_ids or spec.replay_ids or "int32"], tokens=True),
         Tensor("topk_weights", (spec.top_k,), "f32", tokens=True),
         Tensor("expert_counts", (experts,), "i32"),
         Tensor("expert_offsets", (experts + 1,), "i32"),

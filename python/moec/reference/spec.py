@@ -23,6 +23,8 @@ ORDERS = ("gate_up", "up_gate", "interleaved")
 MAX_WIDTH, MAX_EXPERTS, MAX_TOP_K = 1 << 20, 1 << 16, 1 << 10
 MAX_REPLICAS = 1 << 10
 MAX_TOKENS = MAX_VOCABULARY = 1 << 24
+#: The most experts that recorded or replayed ids can name.
+ID_LIMITS = {"int32": 1 << 31, "int16": 1 << 15, "uint8": 1 << 8}
 _NAME_LENGTH = 200
 _NAME_CHARACTERS = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
@@ -87,7 +89,9 @@ class LayerSpec:
     max_tokens: int = 16384
     num_valid_tokens: bool = False
     padding_mask: bool = False
-    record_ids: bool = False
+    #: dtypes of recorded and of replayed ids.
+    record_ids: str | None = None
+    replay_ids: str | None = None
     record_load: bool = False
     batch_invariant: bool = False
     num_zero_experts: int = 0
@@ -175,7 +179,7 @@ class LayerSpec:
             if entry == "ids":
                 on_input = self.routing.weight_on_input
                 changes["routing"] = Routing(weight_on_input=on_input)
-                changes["record_ids"] = False
+                changes["record_ids"] = changes["replay_ids"] = None
             elif entry == "logits":
                 # Input logits already contain the bias.
                 changes["routing"] = dataclasses.replace(
@@ -233,7 +237,8 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         max_tokens=fields.integer("max_tokens", 16384),
         num_valid_tokens=fields.boolean("num_valid_tokens"),
         padding_mask=fields.boolean("padding_mask"),
-        record_ids=fields.boolean("record_ids"),
+        record_ids=_parse_ids(fields, "record_ids"),
+        replay_ids=_parse_ids(fields, "replay_ids"),
         record_load=fields.boolean("record_load"),
         batch_invariant=fields.boolean("batch_invariant"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
@@ -250,6 +255,12 @@ def _parse_spec(fields: Fields) -> LayerSpec:
     )
     fields.finish()
     return LayerSpec(**spec)
+
+
+def _parse_ids(fields: Fields, field: str) -> str | None:
+    if isinstance(fields.raw(field), str):
+        return fields.choice(field, ID_LIMITS)
+    return "int32" if fields.boolean(field) else None
 
 
 def _parse_routing(fields: Fields, entry: str) -> Routing:
@@ -403,6 +414,32 @@ def _check_limits(spec: LayerSpec) -> None:
         _require(value is None or value <= most, f"field '{field}' is {value}: at most {most}")
 
 
+def _check_ids(spec: LayerSpec) -> None:
+    """Refuses ids that cannot be recorded or replayed."""
+    select = spec.routing.select
+    for field in ("record_ids", "replay_ids"):
+        dtype = getattr(spec, field)
+        if dtype is None:
+            continue
+        _require(spec.entry != "ids", f"field '{field}': with entry 'ids' the caller already has them")
+        most = ID_LIMITS[dtype]
+        # Slots without an expert are recorded as 255.
+        if field == "record_ids" and dtype == "uint8":
+            most -= spec.num_valid_tokens or spec.padding_mask or select == "hash"
+        _require(
+            spec.num_routes <= most,
+            f"field '{field}': {dtype} can name {most} experts, and there are {spec.num_routes}",
+        )
+    _require(
+        spec.record_ids is None or spec.replay_ids is None,
+        "field 'record_ids': with 'replay_ids' the caller already has them",
+    )
+    _require(
+        spec.replay_ids is None or select not in ("hash", "sparsemixer"),
+        f"field 'replay_ids': not with select '{select}'",
+    )
+
+
 def _check_parameters(activation: Activation, field: str) -> None:
     _require(
         activation.limit is None or activation.limit > 0,
@@ -443,10 +480,7 @@ def _check(spec: LayerSpec) -> None:
             "field 'placement.local_experts': expected distinct ids below "
             f"{spec.num_experts}",
         )
-    _require(
-        not spec.record_ids or spec.entry != "ids",
-        "field 'record_ids': with entry 'ids' the caller already has them",
-    )
+    _check_ids(spec)
     if spec.replicas is not None:
         _check_replicas(spec, spec.replicas)
     _require(

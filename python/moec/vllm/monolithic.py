@@ -81,14 +81,16 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
     selection_bias: Optional[torch.Tensor]
     #: Local ids of the experts; None if all are on this rank.
     expert_map: Optional[torch.Tensor]
+    #: Whether vLLM returns the experts of each token.
+    records: bool
 
     @classmethod
-    def of(cls, router: FusedMoERouter, layer: torch.nn.Module) -> type[MoecMonolithicExperts]:
+    def of(cls, router: FusedMoERouter, layer: torch.nn.Module, records: bool = False) -> type[MoecMonolithicExperts]:
         """Returns the class for a vLLM layer. Raises InvalidArgument as describe_router() does."""
         routing, bias = describe_router(router)
         if layer.apply_router_weight_on_input:
             routing["weight_on_input"] = True
-        fields = {"routing": routing, "selection_bias": bias, "expert_map": layer.expert_map}
+        fields = {"routing": routing, "selection_bias": bias, "expert_map": layer.expert_map, "records": records}
         return type(cls.__name__, (cls,), fields)
 
     def __init__(
@@ -104,6 +106,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
             top_k=moe_config.experts_per_token, selection_bias=self.selection_bias,
             logits_dtype=moe_config.router_logits_dtype, parameters=get_parameters(
                 moe_config.activation, self.activation_config), batch_invariant=is_batch_invariant(),
+            records=self.records,
         )
         self.experts.placed = self.expert_map
 
@@ -133,6 +136,9 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
     ) -> bool:
         return router_logits_dtype is None or router_logits_dtype in DTYPES
 
+    def supports_routing_replay_capture(self) -> bool:
+        return self.records
+
     def apply(
         self,
         hidden_states: torch.Tensor,
@@ -155,7 +161,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
         self.experts.placed = expert_map
         return self.experts.select_and_run(
             hidden_states, w1, w2, router_logits, _find_padding(hidden_states.shape[0]),
-            _find_workspace if hidden_states.is_cuda else lambda size: None,
+            _find_workspace if hidden_states.is_cuda else lambda size: None, routing_replay_out,
         )
 
 
@@ -184,8 +190,6 @@ def choose_entry(
     modular = MoecExperts.of(layer)
     if os.environ.get("MOEC_VLLM_ROUTER") == "0":
         return modular, "MOEC_VLLM_ROUTER is 0"
-    if config.aux_output_config.enable_return_routed_experts:
-        return modular, "vLLM returns the experts of each token"
     if layer.expert_map_manager.num_fused_shared_experts:
         return modular, "shared experts are counted as routed ones"
     runner = config.compilation_config.static_forward_context.get(layer.layer_name)
@@ -198,7 +202,7 @@ def choose_entry(
     if not supported:
         return modular, reason
     try:
-        return cls.of(runner.router, layer), None
+        return cls.of(runner.router, layer, config.aux_output_config.enable_return_routed_experts), None
     except InvalidArgument as error:
         return modular, str(error)
 

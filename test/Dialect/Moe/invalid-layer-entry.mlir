@@ -30,7 +30,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %logits: te
 
 func.func @layer(%hidden: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{takes 'ids' and 'weights' together}}
+  // expected-error@+1 {{takes 'ids' together with 'weights', or with 'gate' or 'logits', which weigh them}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       ids(%ids : tensor<?x2xi32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)

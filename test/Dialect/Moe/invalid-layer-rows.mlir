@@ -49,7 +49,7 @@ func.func @layer(%x: tensor<?x16xf32>, %logits: tensor<?x4xf32>, %bias: tensor<4
     %mask2: tensor<?x2xi8>, %physical: tensor<4x3xi32>, %counts: tensor<4xi32>, %ids: tensor<?x2xi32>,
     %weights: tensor<?x2xf32>, %input_ids: tensor<?xi32>, %table: tensor<9x2xi32>, %w13: tensor<4x12x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has the entry 'ids' and a 'record', which would only return the caller's ids: remove the 'record'}}
+  // expected-error@+1 {{takes 'ids' and has a 'record', which would only return the caller's ids: remove the 'record'}}
   %y, %i, %w = moe.layer %x : tensor<?x16xf32> ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
       experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf32>) activation {
       ^bb0(%v: f32):

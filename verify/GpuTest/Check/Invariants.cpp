@@ -211,7 +211,10 @@ void Invariants::inspect(LayerResult &result, bool keepExpertsOut) {
   };
   if (inputs.getSpec().entry != Entry::Logits)
     keep("router_logits", result.logits);
-  keep("topk_ids", result.ids);
+  const LayerSpec &spec = inputs.getSpec();
+  // Ids that a caller holds may have less than 32 bits.
+  bool isNarrow = spec.recordIds.value_or(IdType::Int32) != IdType::Int32;
+  keep(isNarrow || spec.replayIds ? "chosen_ids" : "topk_ids", result.ids);
   keep("topk_weights", result.weights);
   keep("expert_offsets", result.offsets);
   keep("position", result.position);

@@ -26,16 +26,23 @@ struct RouteOperands {
       : logits(op.getLogits()), selectionBias(op.getSelectionBias()),
         expertScale(op.getExpertScale()), inputIds(op.getInputIds()),
         hashTable(op.getHashTable()), numValidTokens(op.getNumValidTokens()),
-        isPadding(op.getIsPadding()), ids(op.getIds()),
-        weights(op.getWeights()), routing(op.getRouting()),
+        isPadding(op.getIsPadding()), givenIds(op.getGivenIds()),
+        ids(op.getIds()), weights(op.getWeights()),
+        recordedIds(op.getRecordedIds()), routing(op.getRouting()),
         score(op.getScore()), weight(op.getWeight()), key(op.getKey()) {}
 
   mlir::Value logits, selectionBias, expertScale, inputIds, hashTable,
-      numValidTokens, isPadding, ids, weights;
+      numValidTokens, isPadding, givenIds, ids, weights, recordedIds;
   RoutingAttr routing;
   mlir::Region &score, &weight, &key;
 };
 llvm::LogicalResult verifyRoute(mlir::Operation *op, const RouteOperands &o);
+/// Verifies that replayed ids (`given`) and recorded ones can name all routed
+/// experts, and that the routing can take ids. Either may be null. With
+/// `hasPadding`, the ids of some rows are -1.
+llvm::LogicalResult verifyRoutedIds(OperandChecker &check, RoutingAttr routing,
+                                    int64_t numRouted, bool hasPadding,
+                                    mlir::Value given, mlir::Value recorded);
 
 /// `moe.permute`, `tile.sort_by_expert`.
 struct PermuteOperands {
