@@ -107,6 +107,17 @@ def test_the_router_weighs_replayed_ids(name, target, tmp_path):
     assert report.ok, report.summary()
 
 
+@pytest.mark.parametrize("level", ("moe", "plan", "tile"))
+def test_levels_weigh_replayed_ids(level, tmp_path):
+    fields, tokens, hard, dtype = REPLAYS["sigmoid_bias"]
+    model = BASE | fields | {"replay_ids": dtype}
+    spec = LayerSpec.from_json(model)
+    tensors = generate(spec, tokens, 1, hard)
+    found = run(tmp_path / "run", model, tensors, tokens, (f"--level={level}",))
+    report = check(spec, tensors, {"output": found["output"]})
+    assert report.ok, report.summary()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", VECTORS)
 def test_replicas(name, target, tmp_path):

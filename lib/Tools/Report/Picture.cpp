@@ -137,6 +137,8 @@ void Picture::draw() {
     lines.push_back("selection bias");
   if (routing.scale != 1)
     lines.push_back(llvm::formatv("scale {0}", routing.scale));
+  if (spec.replayIds)
+    lines.emplace_back("ids come with the call");
   if (isGiven)
     lines = {"ids and weights come with", "the call"};
   drawBox(getX(2), top, isGiven ? "absent" : "routing", "top " + topK, lines,
