@@ -93,9 +93,9 @@ private:
   void checkExpertLists();
   void checkReplicaLists();
   void checkExpertsDivide();
-  /// Checks that a size can be split evenly over ranks, at scale boundaries.
+  /// Checks that a size can be split over ranks, at scale boundaries.
   void checkShare(StringRef field, int64_t size, int64_t ranks,
-                  ArrayRef<StringRef> weights);
+                  StringRef experts);
 
   const LayerSpec &spec;
   const RoutingSpec &routing;
@@ -318,30 +318,18 @@ bool Checker::checkExpertIds(StringRef field, const Twine &where,
 }
 
 void Checker::checkShare(StringRef field, int64_t size, int64_t ranks,
-                         ArrayRef<StringRef> weights) {
-  int64_t unit = 1;
-  for (StringRef weight : weights)
-    if (const std::optional<QuantizationSpec> &quantization =
-            spec.getQuantization(weight)) {
-      const OperandQuantization &operand = quantization->weight;
-      auto keepWhole = [&](int64_t elements) {
-        unit = std::lcm(unit, std::max<int64_t>(elements, 1));
-      };
-      if (weight.ends_with("w13")) {
-        keepWhole(operand.blockRows);
-        continue;
-      }
-      // The down gemm has the split dimension as K.
-      keepWhole(operand.blockColumns);
-      if (quantization->activation)
-        keepWhole(quantization->activation->blockColumns);
-      if (getElementBits(operand.storage) < 8)
-        keepWhole(2);
-    }
-  require(size % (ranks * unit) == 0, field,
-          show(field) + " is split over " + Twine(ranks) +
-              " ranks and must be a multiple of " + Twine(ranks * unit) +
-              (unit > 1 ? ", so that each has whole scales" : ""));
+                         StringRef experts) {
+  int64_t unit = spec.getSharedUnit(experts, ranks);
+  if (unit == 1)
+    return require(size % ranks == 0, field,
+                   show(field) + " is split over " + Twine(ranks) +
+                       " ranks and must be a multiple of " + Twine(ranks));
+  require(ranks == 1 || size > unit, field,
+          showValue(field, size) + ", and a rank has whole blocks of " +
+              Twine(unit) + ", so that only one of the " + Twine(ranks) +
+              " ranks would have any; " +
+              (experts == "experts" ? "give 'parallel.experts': \"linear\""
+                                    : "decrease 'parallel.tp'"));
 }
 
 void Checker::checkExpertLists() {
@@ -354,12 +342,13 @@ void Checker::checkExpertLists() {
                        Twine(parallel.getNumRanks()) + " ranks");
   SmallBitVector seen(spec.numExperts);
   for (auto [rank, list] : enumerate(parallel.lists)) {
-    if (list.size() != parallel.lists.front().size())
+    if (spec.replicas && list.size() != parallel.lists.front().size())
       return require(false, field,
                      "'parallel.experts' gives rank 0 " +
                          Twine(parallel.lists.front().size()) +
                          " experts and rank " + Twine(rank) + " " +
-                         Twine(list.size()) + "; give all as many");
+                         Twine(list.size()) +
+                         "; with 'replicas', give all as many");
     SmallBitVector own(spec.numExperts);
     std::string where = "'parallel.experts'";
     if (spec.replicas)
@@ -400,10 +389,16 @@ void Checker::checkExpertsDivide() {
   int64_t experts = spec.getNumPhysicalExperts();
   StringRef field =
       spec.replicas ? "replicas.num_physical_experts" : "num_experts";
-  require(experts % ranks == 0, field,
-          (spec.replicas ? showValue(field, experts) + ", and" : show(field)) +
-              " must be a multiple of the " + Twine(ranks) +
-              " ranks (dp * pcp * tp), or 'parallel.experts' a list for each");
+  if (spec.replicas)
+    return require(experts % ranks == 0, field,
+                   showValue(field, experts) +
+                       ", and must be a multiple of the " + Twine(ranks) +
+                       " ranks (dp * pcp * tp), or 'parallel.experts' a list "
+                       "for each");
+  require(experts >= ranks, field,
+          showValue(field, experts) + ", but each of the " + Twine(ranks) +
+              " ranks (dp * pcp * tp) has one at least; decrease 'parallel.dp' "
+              "or 'parallel.tp'");
 }
 
 void Checker::checkParallel() {
@@ -424,12 +419,11 @@ void Checker::checkParallel() {
   else if (parallel.hasWholeExperts())
     checkExpertsDivide();
   else
-    checkShare("intermediate_size", spec.intermediateSize, ranks,
-               {"experts.w13", "experts.w2"});
+    checkShare("intermediate_size", spec.intermediateSize, ranks, "experts");
   if (spec.sharedExperts)
     checkShare("shared_experts.intermediate_size",
                spec.sharedExperts->intermediateSize, parallel.tp,
-               {"shared_experts.w13", "shared_experts.w2"});
+               "shared_experts");
 }
 
 void Checker::checkIdType(StringRef field, std::optional<IdType> type,

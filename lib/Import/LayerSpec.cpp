@@ -7,6 +7,10 @@
 
 #include "moec/Import/LayerSpec.h"
 
+#include "llvm/Support/MathExtras.h"
+
+#include <numeric>
+
 using namespace llvm;
 
 namespace moec {
@@ -239,33 +243,77 @@ int64_t LayerSpec::getNumLocalExperts() const {
     return placement->localExperts->size();
   if (!parallel || !parallel->hasWholeExperts())
     return getNumPhysicalExperts();
+  size_t most = 0;
+  for (const std::vector<int64_t> &list : parallel->lists)
+    most = std::max(most, list.size());
   if (parallel->placement == ExpertPlacement::Listed)
-    return parallel->lists.empty() ? 0 : parallel->lists.front().size();
-  return getNumPhysicalExperts() / parallel->getNumRanks();
+    return most;
+  return divideCeil(getNumPhysicalExperts(), parallel->getNumRanks());
+}
+
+/// I, or S of the shared expert.
+static int64_t getWidth(const LayerSpec &spec, StringRef experts) {
+  return experts == "experts" ? spec.intermediateSize
+                              : spec.sharedExperts->intermediateSize;
+}
+
+int64_t LayerSpec::getSharedUnit(StringRef experts, int64_t ranks) const {
+  int64_t unit = 1;
+  auto keepWhole = [&](int64_t elements) {
+    unit = std::lcm(unit, std::max<int64_t>(elements, 1));
+  };
+  if (const auto &w13 = getQuantization((experts + ".w13").str()))
+    keepWhole(w13->weight.blockRows);
+  // The down gemm has the split dimension as K.
+  if (const auto &w2 = getQuantization((experts + ".w2").str())) {
+    keepWhole(w2->weight.blockColumns);
+    if (w2->activation)
+      keepWhole(w2->activation->blockColumns);
+    if (getElementBits(w2->weight.storage) < 8)
+      keepWhole(2);
+  }
+  // Shards with zeros are of a size that every target multiplies.
+  constexpr int64_t vector = 32;
+  if (unit > 1 && getWidth(*this, experts) % (ranks * unit) != 0)
+    keepWhole(vector);
+  return unit;
+}
+
+/// The elements of a rank with most of them.
+static int64_t getShare(const LayerSpec &spec, StringRef experts,
+                        int64_t ranks) {
+  int64_t unit = spec.getSharedUnit(experts, ranks);
+  return divideCeil(getWidth(spec, experts), ranks * unit) * unit;
 }
 
 int64_t LayerSpec::getLocalIntermediateSize() const {
   if (!parallel || parallel->hasWholeExperts())
     return intermediateSize;
-  return intermediateSize / parallel->getNumRanks();
+  return getShare(*this, "experts", parallel->getNumRanks());
 }
 
 int64_t LayerSpec::getLocalSharedSize() const {
-  return sharedExperts->intermediateSize / (parallel ? parallel->tp : 1);
+  if (!parallel)
+    return sharedExperts->intermediateSize;
+  return getShare(*this, "shared_experts", parallel->tp);
 }
 
 std::vector<int64_t> LayerSpec::getExpertsOf(int64_t rank) const {
   // Listed expert ids are global ids.
   if (parallel && parallel->placement == ExpertPlacement::Listed && !replicas)
     return parallel->lists[rank];
-  std::vector<int64_t> experts(getNumLocalExperts());
+  int64_t numRanks =
+      parallel && parallel->hasWholeExperts() ? parallel->getNumRanks() : 1;
+  rank %= numRanks;
   bool isStrided =
       parallel && parallel->placement == ExpertPlacement::RoundRobin;
-  bool isWhole = !parallel || !parallel->hasWholeExperts();
+  // The first ranks have one more, as in vLLM.
+  int64_t each = getNumPhysicalExperts() / numRanks;
+  int64_t numLarger = getNumPhysicalExperts() % numRanks;
+  std::vector<int64_t> experts(each + (rank < numLarger));
+  int64_t first = rank * each + std::min(rank, numLarger);
   for (auto [i, expert] : enumerate(experts))
-    expert = isWhole     ? i
-             : isStrided ? i * parallel->getNumRanks() + rank
-                         : rank * experts.size() + i;
+    expert = isStrided ? int64_t(i) * numRanks + rank : first + int64_t(i);
   return experts;
 }
 

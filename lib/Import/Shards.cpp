@@ -5,7 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 // Shards follow from shapes: a dimension that is smaller on a rank is split
-// over the ranks, regardless of how a format packs elements.
+// over the ranks, regardless of how a format packs elements. Where ranks do not
+// divide the experts or the blocks of scales, shapes are those of the rank with
+// most, and zeros pad the others.
 
 #include "moec/Import/Shards.h"
 
@@ -37,13 +39,25 @@ static TensorShard makeShard(const LayerSpec &spec, const TensorInfo &whole,
     if (from == to)
       continue;
     shard.dimension = i;
-    shard.numParts = from / to;
-    shard.part = isShared ? rank % parallel.tp : rank;
+    bool hasHalves = name.contains(".w13") && spec.isGated() &&
+                     spec.gateUpOrder != GateUpOrder::Interleaved;
+    shard.numRuns = hasHalves ? 2 : 1;
+    int64_t run = from / shard.numRuns, share = to / shard.numRuns;
+    int64_t part = isShared ? rank % parallel.tp : rank;
+    shard.first = std::min(part * share, run);
+    shard.count = std::min(share, run - shard.first);
   }
-  bool hasHalves =
-      spec.isGated() && spec.gateUpOrder != GateUpOrder::Interleaved;
-  if (shard.dimension >= 0 && name.contains(".w13") && hasHalves)
-    shard.numRuns = 2;
+  return shard;
+}
+
+bool TensorShard::isPadded() const {
+  return dimension >= 0 && count * numRuns < local.shape[dimension];
+}
+
+TensorShard TensorShard::withoutPadding() const {
+  TensorShard shard = *this;
+  if (dimension >= 0)
+    shard.local.shape[dimension] = count * numRuns;
   return shard;
 }
 
@@ -89,10 +103,9 @@ void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
   };
   ArrayRef<int64_t> from = shard.whole.shape, to = shard.local.shape;
   int64_t bytes = getStorageBits(shard.whole.type) / 8;
-  if (shard.isZero) {
-    std::memset(local, 0, size_t(multiply(to.begin(), to.end()) * bytes));
+  std::memset(local, 0, size_t(multiply(to.begin(), to.end()) * bytes));
+  if (shard.isZero)
     return;
-  }
   if (!shard.experts.empty()) {
     int64_t each = multiply(from.begin() + 1, from.end()) * bytes;
     for (auto [index, expert] : enumerate(shard.experts))
@@ -108,11 +121,12 @@ void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
   const auto *split = from.begin() + shard.dimension;
   int64_t outer = multiply(from.begin(), split);
   int64_t inner = multiply(split + 1, from.end()) * bytes;
-  int64_t run = *split / shard.numRuns, share = run / shard.numParts;
+  int64_t run = *split / shard.numRuns;
+  int64_t share = to[shard.dimension] / shard.numRuns;
   for (int64_t i = 0; i < outer * shard.numRuns; ++i)
     std::memcpy(local + i * share * inner,
-                whole + (i * run + shard.part * share) * inner,
-                size_t(share * inner));
+                whole + (i * run + shard.first) * inner,
+                size_t(shard.count * inner));
 }
 
 } // namespace moec

@@ -31,7 +31,12 @@ static void describeExperts(const LayerSpec &spec, raw_ostream &os) {
   if (const std::optional<ParallelSpec> &parallel = spec.parallel) {
     os << "ranks: " << parallel->describeRanks();
     if (parallel->hasWholeExperts())
-      os << ", " << spec.getNumLocalExperts() << " whole experts on each, "
+      os << ", "
+         << (spec.getNumPhysicalExperts() <
+                     spec.getNumLocalExperts() * parallel->getNumRanks()
+                 ? "up to "
+                 : "")
+         << spec.getNumLocalExperts() << " whole experts on each, "
          << (parallel->placement == ExpertPlacement::Linear   ? "linear"
              : parallel->placement == ExpertPlacement::Listed ? "by a list"
                                                               : "round robin");

@@ -379,6 +379,44 @@ def test_experts_by_list(tmp_path):
     verify(tmp_path, spec_of(), Ranks(4, 1, lists))
 
 
+#: Options of a run on the simulator.
+SIM_80, SIM_90 = (("--device=sim:0", f"--target={target}", "--max-tokens=8") for target in ("sm_80", "sm_90a"))
+#: 13 experts: as vLLM places them (the first ranks have one more), and lists of other lengths.
+UNEVEN = [
+    (Ranks(4, 1, "linear"), {}, ()),
+    (Ranks(2, 2, "round_robin"), {"entry": "gate", "shared_experts": {"intermediate_size": 32}}, ()),
+    (Ranks(2, 2, "linear", sp=True), {"expert_bias": True, "num_zero_experts": 3}, ()),
+    (Ranks(3, 1, [[12, 0], [1, 3, 2, 5, 4, 6, 7, 8, 9, 10], [11]]), {"entry": "ids"}, ()),
+    (Ranks(1, 5, "round_robin"), LAYERS["fp8_block"], ()),
+    (Ranks(8, 1, "round_robin"), {"top_k": 1, "entry": "ids"}, (*SIM_80, "--exchange=all-to-all")),
+    (Ranks(2, 1, "linear"), LAYERS["fp8_block"], (*SIM_90, "--exchange=peer")),
+    (Ranks(1, 4, "linear"), {"record_load": True, "dtype": "bf16", "quantization": "mxfp4"}, SIM_80),
+]
+
+
+# field-bug: vllm#52639
+@pytest.mark.parametrize(("ranks", "fields", "options"), UNEVEN, ids=lambda value: str(value)[:40])
+def test_experts_that_ranks_do_not_divide(ranks, fields, options, tmp_path):
+    verify(tmp_path, spec_of(num_experts=13, **fields), ranks, tokens=3, options=options)
+
+
+#: Ranks have whole blocks of scales, and zeros where these do not divide: of 768 elements 256, 256, 256 and none.
+PADDED = [
+    (4, 768, LAYERS["fp8_block"], ()),
+    (2, 320, {"shared_experts": {"intermediate_size": 320}} | LAYERS["fp8_block"], ()),
+    (4, 96, {"expert_bias": True} | LAYERS["int4"], ()),
+    (2, 96, {"dtype": "bf16", "quantization": "mxfp4", "gate_up_order": "interleaved"}, ()),
+    (4, 96, {"dtype": "bf16", "quantization": "nvfp4"}, SIM_80),
+    (2, 384, LAYERS["fp8_block"], SIM_90),
+]
+
+
+# field-bug: vllm#48173, vllm#39046, vllm#52997
+@pytest.mark.parametrize(("tp", "size", "fields", "options"), PADDED, ids=lambda value: str(value)[:40])
+def test_blocks_that_ranks_do_not_divide(tp, size, fields, options, tmp_path):
+    verify(tmp_path, spec_of(**fields | {"intermediate_size": size}), Ranks(1, tp), tokens=3, options=options)
+
+
 def replicas_of(model: dict, physical: int, most: int) -> dict:
     return model | {"replicas": {"num_physical_experts": physical, "max_replicas": most}}
 

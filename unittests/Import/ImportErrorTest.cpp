@@ -349,8 +349,8 @@ TEST(ImportError, ReplicasOverRanks) {
        "'parallel.experts' of rank 1 names expert 8, but there are only 8"},
       {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0]]},
           "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
-       "'parallel.experts' gives rank 0 5 experts and rank 1 4; give all as "
-       "many"},
+       "'parallel.experts' gives rank 0 5 experts and rank 1 4; with "
+       "'replicas', give all as many"},
       {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0, 1]]},
           "replicas": {"num_physical_experts": 12, "max_replicas": 2})",
        "'parallel.experts' gives 2 ranks 10 experts in all, but "

@@ -113,6 +113,45 @@ TEST(ShardsTest, EachRankHasPhysicalExperts) {
   EXPECT_EQ(spec.getLogicalIds(), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
+TEST(ShardsTest, FirstRanksHaveOneExpertMore) {
+  LayerSpec spec =
+      makeSpec({3, 1, 1, /*sp=*/false, ExpertPlacement::Linear, {}});
+  spec.numExperts = 5;
+  EXPECT_EQ(spec.getNumLocalExperts(), 2);
+  EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{4, 5, 6, 7}));
+  EXPECT_EQ(cut(spec, 2, "experts.w2_bias"), (Floats{8, 9, 0, 0}));
+  EXPECT_EQ(getLocalIds(spec, 2), (std::vector<int32_t>{-1, -1, -1, -1, 0}));
+  EXPECT_EQ(getDestinations(spec, 0), (std::vector<int32_t>{0, 0, 1, 1, 2}));
+  spec.parallel->placement = ExpertPlacement::RoundRobin;
+  EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, 0, -1, -1, 1}));
+  EXPECT_EQ(getLocalIds(spec, 2), (std::vector<int32_t>{-1, -1, 0, -1, -1}));
+  spec.parallel->placement = ExpertPlacement::Listed;
+  spec.parallel->lists = {{4}, {3, 0, 1}, {2}};
+  EXPECT_EQ(spec.getNumLocalExperts(), 3);
+  EXPECT_EQ(cut(spec, 0, "experts.w2_bias"), (Floats{8, 9, 0, 0, 0, 0}));
+  EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{6, 7, 0, 1, 2, 3}));
+}
+
+/// Blocks of 32 rows and columns, of which 3 are split over 2 ranks.
+TEST(ShardsTest, ZerosPadBlocksThatRanksDoNotDivide) {
+  LayerSpec spec =
+      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  spec.numExperts = 1;
+  spec.intermediateSize = 96;
+  spec.quantization = QuantizationSpec{
+      {StorageType::Fp8E4M3, ScaleType::F32, Granularity::Block, 32, 32},
+      std::nullopt};
+  EXPECT_EQ(spec.getLocalIntermediateSize(), 64);
+  EXPECT_EQ(cut(spec, 0, "experts.w13_scale"), (Floats{0, 1, 3, 4}));
+  EXPECT_EQ(cut(spec, 1, "experts.w13_scale"), (Floats{2, 0, 5, 0}));
+  Floats bias = cut(spec, 1, "experts.w13_bias");
+  EXPECT_EQ(bias.size(), 128u);
+  for (size_t i = 0; i < 32; ++i)
+    EXPECT_EQ((Floats{bias[i], bias[i + 32], bias[i + 64], bias[i + 96]}),
+              (Floats{float(64 + i), 0, float(160 + i), 0}));
+  EXPECT_EQ(cut(spec, 1, "experts.w2_scale"), (Floats{2, 0}));
+}
+
 /// The shared expert is split only over the ranks with the same tokens.
 TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
   LayerSpec spec =
@@ -163,6 +202,6 @@ TEST(ShardsTest, BytesThatHoldTwoElementsAreNotParted) {
       EXPECT_EQ(local, (std::vector<uint8_t>{1, 3}));
     }
     if (shard.local.name == "experts.w2_scale")
-      EXPECT_EQ(shard.numParts, 2);
+      EXPECT_EQ(std::pair(shard.first, shard.count), std::pair(1L, 1L));
   }
 }

@@ -425,9 +425,15 @@ struct LayerSpec {
   int64_t getNumPhysicalExperts() const;
   /// Logical expert of each physical one when the layer is loaded.
   std::vector<int64_t> getLogicalIds() const;
-  /// Number of experts whose weights are on this rank.
+  /// Number of experts that the weights on each rank have room for: those of a
+  /// rank with most of them.
   int64_t getNumLocalExperts() const;
-  /// I and S of the weights on this rank.
+  /// Rows of gate and columns of `w2` that each of `ranks` keeps together,
+  /// since they share scales or a byte. `experts` is "experts" or
+  /// "shared_experts".
+  int64_t getSharedUnit(llvm::StringRef experts, int64_t ranks) const;
+  /// I and S of the weights on each rank, zeros included: those of a rank with
+  /// most of them.
   int64_t getLocalIntermediateSize() const;
   int64_t getLocalSharedSize() const;
   /// With `parallel`: global ids of the experts on a rank, in the order of its

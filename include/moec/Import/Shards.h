@@ -20,12 +20,19 @@ struct TensorShard {
   std::vector<int64_t> experts;
   /// The dimension that is split; -1 if none.
   int64_t dimension = -1;
-  int64_t part = 0, numParts = 1;
   /// Number of equal runs of that dimension (gate and up rows) that are split
   /// separately.
   int64_t numRuns = 1;
+  /// The rank's indices of each run: `count` from `first` on. Zeros follow if
+  /// the local run is longer.
+  int64_t first = 0, count = 0;
   /// A bias that another rank adds, so that this rank gets zeros.
   bool isZero = false;
+
+  /// Whether the local matrices end in zeros that are in no checkpoint.
+  bool isPadded() const;
+  /// The same shard without these zeros.
+  TensorShard withoutPadding() const;
 };
 
 /// The weight shards of a rank of a layer with `parallel`, in the order of its

@@ -86,6 +86,7 @@ public:
 
 private:
   Status loadMatrix(const CopyTarget &target, int64_t index, uint8_t *matrix);
+  Status loadPadded(const CopyTarget &target, int64_t index, uint8_t *matrix);
   Status loadOrderedPart(const CopyTarget &target, int64_t index,
                          uint8_t *matrix);
   Status copy(const LocatedPart &located, const CopyTarget &target,
@@ -159,6 +160,8 @@ bool Loader::fillsWhole(const CopyTarget &target, int64_t index) const {
 
 Result<bool> Loader::copyOnDevice(const HostTensor &tensor,
                                   const CopyTarget &target, int64_t index) {
+  if (target.shard && target.shard->isPadded())
+    return false;
   std::vector<moert::RowCopy> copies;
   size_t offset = size_t(index) * target.getMatrixBytes();
   auto isChecked = [](const LocatedPart *located) {
@@ -211,7 +214,9 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
         memory, {tensor, 0, tensor.getNumBytes()}, read,
         [&](uint8_t *value) { return loadLargest(located, target, value); });
   auto numMatrices = size_t(target.getLocal().count);
-  parts.assign(numMatrices, {});
+  bool hasExperts = target.shard && !target.shard->experts.empty();
+  size_t numOwn = hasExperts ? target.shard->experts.size() : numMatrices;
+  parts.assign(numOwn, {});
   for (const LocatedPart &each : located.parts) {
     if (each.part && each.part->isPerExpert()) {
       parts[size_t(each.slot)].push_back(&each);
@@ -223,7 +228,18 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
   size_t bytes = target.getMatrixBytes();
   // Zero on this rank: another rank adds the values.
   bool isZero = target.shard && target.shard->isZero;
-  for (size_t index = 0; index < numMatrices; ++index) {
+  // Zeros stand for the experts that other ranks have more; they come with the
+  // last of this rank's.
+  bool isPadded = numOwn < numMatrices && !parts.back().empty();
+  for (size_t index = numOwn; isPadded && index < numMatrices; ++index)
+    if (Status status = fill(memory, {tensor, index * bytes, bytes}, read,
+                             [&](uint8_t *matrix) {
+                               std::memset(matrix, 0, bytes);
+                               return Status::ok();
+                             });
+        !status)
+      return status;
+  for (size_t index = 0; index < numOwn; ++index) {
     if (parts[index].empty() && !isZero)
       continue;
     if (!orders.of(target.name).has(int64_t(index)) && !isZero) {
@@ -241,11 +257,39 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
     Status status = fill(memory, filled, read, [&](uint8_t *matrix) {
       if (isZero)
         std::memset(matrix, 0, bytes);
-      return loadMatrix(target, int64_t(index), matrix);
+      return target.shard && target.shard->isPadded()
+                 ? loadPadded(target, int64_t(index), matrix)
+                 : loadMatrix(target, int64_t(index), matrix);
     });
     if (!status)
       return status;
   }
+  return Status::ok();
+}
+
+/// Loads the rank's rows or columns, and pads them with zeros.
+Status Loader::loadPadded(const CopyTarget &target, int64_t index,
+                          uint8_t *matrix) {
+  TensorShard shard = target.shard->withoutPadding();
+  CopyTarget own = target;
+  own.shard = &shard;
+  // In bytes: runs of rows, or the only run of columns in each row.
+  bool hasColumns = !target.getWhole().isVector &&
+                    target.shard->dimension + 1 == int64_t(target.shape.size());
+  auto numRuns =
+      size_t(hasColumns ? target.getLocal().rows : target.shard->numRuns);
+  size_t step = target.getMatrixBytes() / numRuns;
+  size_t filled = own.getMatrixBytes() / numRuns;
+  // Parts that are loaded by another call keep their values.
+  std::vector<uint8_t> bytes(own.getMatrixBytes());
+  for (size_t i = 0; i < numRuns; ++i)
+    std::copy_n(matrix + i * step, filled, bytes.data() + i * filled);
+  if (filled > 0)
+    if (Status status = loadMatrix(own, index, bytes.data()); !status)
+      return status;
+  for (size_t i = 0; i < numRuns; ++i)
+    std::fill(std::copy_n(bytes.data() + i * filled, filled, matrix + i * step),
+              matrix + (i + 1) * step, uint8_t(0));
   return Status::ok();
 }
 

@@ -65,7 +65,7 @@ int64_t PartCopier::getFirstColumn() const {
   const TensorShard *shard = target.shard;
   bool hasColumns = shard && !target.getWhole().isVector &&
                     shard->dimension + 1 == int64_t(target.shape.size());
-  return hasColumns ? shard->part * target.getLocal().columns : 0;
+  return hasColumns ? shard->first : 0;
 }
 
 llvm::SmallVector<PartCopier::Run, 2>
@@ -76,11 +76,11 @@ PartCopier::getRuns(const CheckpointPart &part) const {
   if (!shard || shard->dimension != rowsAt)
     return {{0, part.firstRow, step, part.numRows}};
   int64_t rowsOfRun = target.getWhole().rows / shard->numRuns;
-  int64_t share = rowsOfRun / shard->numParts;
+  int64_t share = shard->count;
   llvm::SmallVector<Run, 2> runs;
   for (int64_t i = 0; i < shard->numRuns; ++i) {
     // The range of this rank's rows of the tensor, and the part's rows in it.
-    int64_t first = i * rowsOfRun + shard->part * share;
+    int64_t first = i * rowsOfRun + shard->first;
     auto countBefore = [&](int64_t row) {
       int64_t count = llvm::divideCeil(
           uint64_t(std::max<int64_t>(row - part.firstRow, 0)), uint64_t(step));
