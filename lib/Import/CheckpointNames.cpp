@@ -183,13 +183,14 @@ private:
 
   void addSelectionBias() {
     addWhole(names.selectionBias);
-    if (names.otherBias.empty())
-      return;
-    for (CheckpointForm &form : forms) {
-      form.push_back(makePart(names.otherBias));
-      form.back().use = PartUse::Unused;
-      form.back().isOptional = true;
-    }
+    SmallVector<StringRef> others;
+    names.otherRouters.split(others, ' ', -1, /*KeepEmpty=*/false);
+    for (CheckpointForm &form : forms)
+      for (StringRef name : others) {
+        form.push_back(makePart(name));
+        form.back().use = PartUse::Unused;
+        form.back().isOptional = true;
+      }
   }
 
   /// Input scale of a gemm. Each expert's modules state their own: gate and up,

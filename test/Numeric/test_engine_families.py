@@ -116,6 +116,56 @@ def test_bias_of_images_is_left_out(tmp_path):
     expect_near(output, add_experts(x, ids, 1.5 * weights, w) + run_mlp(x, own))
 
 
+@pytest.mark.parametrize("key", [{"multi_gate": True}, {"router_type": "MultiRouter"}], ids=str)
+@pytest.mark.parametrize("model_type", ["bailing_moe_v3", "bailing_hybrid"])
+def test_router_of_text_among_three(model_type, key, tmp_path):
+    """Ling 3: images and audio have gates of their own; limits differ by layer."""
+    rng = np.random.default_rng(5)
+    prefix = "model.layers.1.mlp."
+    tensors, w = draw_experts(rng, prefix + "experts")
+    added, own = draw_experts(rng, prefix + "shared", count=1)
+    tensors |= {name.replace("shared.0", "shared_experts"): 8 * matrix for name, matrix in added.items()}
+    for name in ("gate", "image_gate", "audio_gate"):
+        tensors |= {f"{prefix}{name}.weight": draw(rng, EXPERTS, HIDDEN), f"{prefix}{name}.expert_bias": draw(rng, EXPERTS)}
+    config = {"model_type": model_type, "num_experts": EXPERTS, "num_shared_experts": 1, "n_group": 1, "topk_group": 1,
+              "first_k_dense_replace": 0, "num_hidden_layers": 2, "score_function": "sigmoid", "norm_topk_prob": True,
+              "moe_router_enable_expert_bias": True, "routed_scaling_factor": 2.5, **SIZES, **key}  # fmt: skip
+    limit = np.inf
+    if model_type == "bailing_moe_v3":
+        limit = 0.5
+        config |= {"expert_swiglu_limit_list": [0, 0], "share_expert_swiglu_limit_list": [None, limit]}
+    x, output, said = run(tmp_path, config, tensors, layer=1)
+    assert output is not None, said
+    assert "tokens of images and audio have routers of their own" in said
+    ids, weights = choose(sigmoid(x @ tensors[prefix + "gate.weight"].T), tensors[prefix + "gate.expert_bias"])
+    gate, up, down = (8 * own[name][0] for name in PROJECTIONS)
+    hidden = np.minimum(silu(x @ gate.T), limit) * np.clip(x @ up.T, -limit, limit)
+    assert limit == np.inf or np.abs(x @ up.T).max() > 2 * limit
+    expect_near(output, add_experts(x, ids, 2.5 * weights, w) + hidden @ down.T)
+
+
+@pytest.mark.parametrize("model_type", ["openpangu_v2", "openpangu_v2_vl_moe", "pangu_v2_moe", "pangu_pro_moe_v2"])
+def test_pangu_v2(model_type, tmp_path):
+    rng = np.random.default_rng(6)
+    prefix = "model.layers.1.mlp."
+    tensors, w = draw_experts(rng, prefix + "experts")
+    added, own = draw_experts(rng, prefix + "shared", count=1)
+    tensors |= {name.replace("shared.0", "shared_experts"): matrix for name, matrix in added.items()}
+    router, bias = draw(rng, EXPERTS, HIDDEN), draw(rng, EXPERTS)
+    name = "e_score_correction_bias" if model_type == "openpangu_v2" else "gate.e_score_correction_bias"
+    tensors |= {prefix + "gate.weight": router, prefix + name: bias}
+    config = {"model_type": model_type, "n_routed_experts": EXPERTS, "n_shared_experts": 1, "first_k_dense_replace": 1,
+              "num_hidden_layers": 2, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "sandwich_norm": True,
+              "router_enable_expert_bias": True, "router_sliding_window": 4, "use_mome": True, "use_mhc": True,
+              "mhc_num_stream": 4, "dsa_layers": [0], "swa_layers": [1], "sliding_window_list": [512], **SIZES}  # fmt: skip
+    if "vl" in model_type:
+        config = {"model_type": model_type, "text_config": config, "vision_config": {"hidden_size": 64}}
+    x, output, said = run(tmp_path, config, tensors, layer=1)
+    assert output is not None, said
+    ids, weights = choose(sigmoid(x @ router.T), bias)
+    expect_near(output, add_experts(x, ids, 2.5 * weights, w) + run_mlp(x, own))
+
+
 @pytest.mark.parametrize("kind", ["zero", "copy"])
 def test_experts_without_weights(kind, tmp_path):
     """GLM-4.7-Flash-Dynamic: the last experts return nothing, or their input."""

@@ -140,8 +140,8 @@ struct Names {
   llvm::StringRef sharedGate = "shared_expert_gate.weight";
   llvm::StringRef latent[2] = {"fc1_latent_proj.weight",
                                "fc2_latent_proj.weight"};
-  /// A tensor beside the selection bias that the layer ignores.
-  llvm::StringRef otherBias;
+  /// Tensors of other routers, separated by blanks, that the layer ignores.
+  llvm::StringRef otherRouters;
   /// Several layers share a bank of experts outside of them. Names begin at the
   /// model then, not at the block: `{l}` is the decoder layer's index, `{b}`
   /// that of its bank.
@@ -163,9 +163,11 @@ struct Family {
   /// Note for readers of the table.
   llvm::StringRef note;
   /// What such a layer computes otherwise than the model, if the file has this
-  /// key.
+  /// key, neither false nor null, or the other key with this word.
   llvm::StringRef remark;
   Key remarkIf;
+  Key remarkIfWord;
+  llvm::StringRef remarkWord;
 
   /// A list with an object per decoder layer, whose keys replace those around
   /// it.

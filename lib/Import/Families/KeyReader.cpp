@@ -135,6 +135,18 @@ void KeyReader::complain(const Key &key, const Found &found,
                                ", not null" + remedy);
 }
 
+bool KeyReader::isSet(const Key &key) {
+  const json::Value *value = key ? find(key).value : nullptr;
+  return value && !value->isNull() &&
+         (value->kind != json::Value::Kind::Boolean || value->boolean);
+}
+
+bool KeyReader::isWord(const Key &key, StringRef word) {
+  const json::Value *value = key ? find(key).value : nullptr;
+  return value && value->kind == json::Value::Kind::String &&
+         value->text == word;
+}
+
 std::optional<int64_t> KeyReader::getInteger(const Key &key, int64_t min,
                                              int64_t max, StringRef field) {
   Found found = find(key);

@@ -43,6 +43,10 @@ public:
 
   /// Whether the file has the key with a value other than null.
   bool has(const Key &key) { return key && find(key).value; }
+  /// Whether the file has the key with another value than null and false.
+  bool isSet(const Key &key);
+  /// Whether the key's value is the string `word`.
+  bool isWord(const Key &key, llvm::StringRef word);
 
   /// None for an allowed null, and if the fallback is null.
   std::optional<int64_t> getInteger(const Key &key, int64_t min, int64_t max,

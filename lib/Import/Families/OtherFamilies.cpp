@@ -76,7 +76,7 @@ void addOtherFamilies(std::vector<Family> &all) {
     row.hashWord = "";
     row.hashLayers = row.hashVocabulary = Key();
     row.expect("gate_temp", {"1"}).expect("num_hash_layers", {"0"});
-    row.names.otherBias = "gate.bias_vl";
+    row.names.otherRouters = "gate.bias_vl";
     row.remark = "tokens of images choose experts with 'gate.bias_vl' in this "
                  "model; the layer has the bias of text tokens alone";
     row.remarkIf = "^vision_config?=null";

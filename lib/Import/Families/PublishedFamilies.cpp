@@ -37,18 +37,16 @@ Row bailing(const char *types) {
       .ignore("norm_head norm_softmax router_dtype");
 }
 
-/// The second generation: DeepSeek V3 under other names. A router per kind of
-/// input would be another layer and is refused.
+/// The second generation: DeepSeek V3 under other names.
 Row bailingV2(const char *types) {
-  return bailing(types)
+  return takeTextRouter(bailing(types))
       .sigmoid()
       .bias()
       .groups("n_group=8", "topk_group=4", GroupScore::Top2Sum)
       .scaledBy("routed_scaling_factor=2.5")
       .expect("norm_topk_prob", {"true"})
       .expect("score_function", {"\"sigmoid\""})
-      .expect("moe_router_enable_expert_bias", {"true"})
-      .expect("router_type", {"\"topN\""});
+      .expect("moe_router_enable_expert_bias", {"true"});
 }
 
 void addGrok(std::vector<Family> &all) {
@@ -189,18 +187,26 @@ void addPangu(std::vector<Family> &all) {
     row.names.expertScale = "router_scale";
     all.push_back(row);
   }
-  all.push_back(Row("pangu_ultra_moe")
-                    .sizes("n_routed_experts", "num_experts_per_tok",
-                           "moe_intermediate_size")
-                    .act()
-                    .sigmoid()
-                    .biasIf("router_enable_expert_bias=false")
-                    .renormIf("norm_topk_prob", 1e-20)
-                    .scaledBy("routed_scaling_factor")
-                    .shared("n_shared_experts?=null", "moe_intermediate_size")
-                    .from("first_k_dense_replace")
-                    .expect("mlp_bias", {"false"})
-                    .ignore("sandwich_norm"));
+  // `router_sliding_window` is the width of convolutions in attention.
+  Row row =
+      Row("pangu_ultra_moe pangu_pro_moe_v2 pangu_v2_moe openpangu_v2")
+          .sizes("n_routed_experts", "num_experts_per_tok",
+                 "moe_intermediate_size")
+          .act()
+          .sigmoid()
+          .biasIf("router_enable_expert_bias=false")
+          .renormIf("norm_topk_prob", 1e-20)
+          .scaledBy("routed_scaling_factor")
+          .shared("n_shared_experts?=null", "moe_intermediate_size")
+          .from("first_k_dense_replace")
+          .expect("mlp_bias", {"false"})
+          .biasName("gate.e_score_correction_bias|e_score_correction_bias")
+          .ignore("sandwich_norm num_experts router_sliding_window "
+                  "router_sliding_windows");
+  all.push_back(row);
+  row.modelTypes = "openpangu_vl openpangu_v2_vl openpangu_v2_vl_moe "
+                   "openpangu_v2_omni_moe";
+  all.push_back(row.in("text_config?"));
 }
 
 /// Models whose language model is a nested object.
@@ -299,12 +305,10 @@ void addPublishedFamilies(std::vector<Family> &all) {
 
   {
     // Both generations of Ling use this name.
-    Row row = bailing("bailing_moe bailing_moe_linear")
+    Row row = takeTextRouter(bailing("bailing_moe bailing_moe_linear"))
                   .biasIf("moe_router_enable_expert_bias=false")
                   .groups("n_group=1", "topk_group=1", GroupScore::Top2Sum)
-                  .scaledBy("routed_scaling_factor=1.0")
-                  .expect("router_type", {"\"topN\""})
-                  .expect("multi_gate", {"false"});
+                  .scaledBy("routed_scaling_factor=1.0");
     row.score.key = "score_function=\"softmax\"";
     row.scoreWords = {{"softmax", Score::Softmax}, {"sigmoid", Score::Sigmoid}};
     all.push_back(row);
@@ -312,7 +316,7 @@ void addPublishedFamilies(std::vector<Family> &all) {
   all.push_back(bailingV2("bailing_moe_v2 llada2_moe"));
   {
     // Limits differ by layer; 0 or null means none.
-    Row row = bailing("bailing_moe_v3 bailing_moe_v3_text")
+    Row row = takeTextRouter(bailing("bailing_moe_v3 bailing_moe_v3_text"))
                   .fixedAct(Activation::SwigluStep)
                   .expect("hidden_act", {"\"silu\""})
                   .sigmoid()
@@ -322,9 +326,7 @@ void addPublishedFamilies(std::vector<Family> &all) {
                   .clamp("expert_swiglu_limit_list@layer?=0")
                   .expect("norm_topk_prob", {"true"})
                   .expect("score_function", {"\"sigmoid\""})
-                  .expect("moe_router_enable_expert_bias", {"true"})
-                  .expect("router_type", {"\"topN\""})
-                  .expect("multi_gate", {"false"});
+                  .expect("moe_router_enable_expert_bias", {"true"});
     row.sharedLimit = "share_expert_swiglu_limit_list@layer?=0";
     all.push_back(row);
     row.modelTypes = "bailing_moe_v3_vl";

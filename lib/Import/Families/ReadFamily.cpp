@@ -59,7 +59,8 @@ public:
     readSelection();
     readWeight();
     readSharedExperts();
-    if (reader.has(family.remarkIf))
+    if (reader.isSet(family.remarkIf) ||
+        reader.isWord(family.remarkIfWord, family.remarkWord))
       spec.remarks.push_back(family.remark.str());
   }
 

@@ -216,7 +216,7 @@ void addSigmoidFamilies(std::vector<Family> &all) {
                     .from("first_k_dense_replace=1")
                     .rule(LayerRule::Frequency, "moe_layer_freq=1"));
   all.push_back(
-      kimiLinear("bailing_hybrid")
+      takeTextRouter(kimiLinear("bailing_hybrid"))
           .shared("num_shared_experts|n_shared_experts=1",
                   "moe_shared_expert_intermediate_size|moe_intermediate_size")
           .expect("moe_router_enable_expert_bias", {"true"})

@@ -148,6 +148,24 @@ inline Row wrapper(const char *types, const char *within) {
   return row.in(within).says("as the model_type of that object says");
 }
 
+/// A model may have a router for each kind of token; the layer has that of
+/// text.
+inline Row takeTextRouter(Row row) {
+  row.expect("multi_gate", {"false", "true"})
+      .expect("router_type", {"\"topN\"", "\"MultiRouter\""})
+      .says("with several routers, that of text tokens");
+  row.names.otherRouters = "image_gate.weight image_gate.expert_bias "
+                           "audio_gate.weight audio_gate.expert_bias";
+  row.remark = "tokens of images and audio have routers of their own in this "
+               "model, 'image_gate' and 'audio_gate'; the layer has that of "
+               "text tokens alone, so compute ids of others yourself (entry "
+               "\"ids\")";
+  row.remarkIf = "multi_gate";
+  row.remarkIfWord = "router_type";
+  row.remarkWord = "MultiRouter";
+  return row;
+}
+
 /// A model whose layers cannot be described, with the reason.
 inline Row refuse(const char *types, const char *reason) {
   Row row(types);
