@@ -210,28 +210,27 @@ def test_merged_gate_and_up_in_two_files(tmp_path):
     assert f"{names[1]}: is missing" in run().stderr
 
 
-# A layer that states no quantization takes blocks of any kind, another one in each tensor.
-# field-bug: TheTom/llama-cpp-turboquant#45
-@pytest.mark.parametrize("types", [("Q4_K", "Q5_K", "Q6_K"), ("Q5_0", "Q4_1", "IQ4_NL"), ("Q2_K", "Q3_K", "Q5_1"),
-                                   ("IQ4_XS", "TQ1_0", "TQ2_0"), ("NVFP4", "Q4_0", "Q8_0")])  # fmt: skip
-def test_blocks_of_any_kind(types, tmp_path):
+def run_blocks(types, tmp_path):
+    """Runs a layer of random blocks; returns also its router, input and weights."""
     gguf = pytest.importorskip("gguf", reason="gguf is not installed (pip install gguf)")
     rng, width = np.random.default_rng(6), 256
     router, x = (rng.standard_normal((4, width)).astype(np.float32) for _ in range(2))
     names = ("ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight")
     tensors, meant = {"ffn_gate_inp.weight": router}, []
     for name, kind in zip(names, types, strict=True):
+        scales = SCALES.get(kind, [0])
         kind = gguf.GGMLQuantizationType[kind]
         elements, size = gguf.GGML_QUANT_SIZES[kind]
         blocks = rng.integers(0, 256, (4 * width * width // elements, size), dtype=np.uint8)
         if kind.name == "NVFP4":
             blocks[:, :4] = rng.integers(0x18, 0x28, (len(blocks), 4))
         # Scales and minima: f16 numbers near 0.01.
-        for at in SCALES[kind.name]:
+        for at in scales:
             half = (rng.uniform(0.5, 1, len(blocks)) / 100).astype(np.float16)
             blocks[:, at : at + 2] = half.view(np.uint8).reshape(-1, 2)
         tensors[name] = (kind, blocks.reshape(4, width, -1))
-        meant.append(gguf.quants.dequantize(blocks.reshape(4, width, -1), kind).astype(np.float64))
+        with np.errstate(invalid="ignore"):
+            meant.append(gguf.quants.dequantize(blocks.reshape(4, width, -1), kind).astype(np.float64))
     writer = gguf.GGUFWriter(tmp_path / "model.gguf", "some")
     for name, tensor in tensors.items():
         kind, data = tensor if isinstance(tensor, tuple) else (None, tensor)
@@ -246,7 +245,15 @@ def test_blocks_of_any_kind(types, tmp_path):
     save_file({"hidden_states": x}, tmp_path / "x.safetensors")
     command = [binary("moe-run"), tmp_path / "spec.json", f"--inputs={tmp_path / 'model.gguf'}", "--tokens=4",
                f"--hidden-states={tmp_path / 'x.safetensors'}", f"--outputs={tmp_path / 'y.safetensors'}"]  # fmt: skip
-    done = subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT)
+    return subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT), router, x, meant
+
+
+# A layer that states no quantization takes blocks of any kind, another one in each tensor.
+# field-bug: TheTom/llama-cpp-turboquant#45
+@pytest.mark.parametrize("types", [("Q4_K", "Q5_K", "Q6_K"), ("Q5_0", "Q4_1", "IQ4_NL"), ("Q2_K", "Q3_K", "Q5_1"),
+                                   ("IQ4_XS", "TQ1_0", "TQ2_0"), ("NVFP4", "Q4_0", "Q8_0")])  # fmt: skip
+def test_blocks_of_any_kind(types, tmp_path):
+    done, router, x, meant = run_blocks(types, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for t, got in enumerate(load_file(tmp_path / "y.safetensors")["output"]):
         e = (router @ x[t]).argmax()
@@ -255,7 +262,16 @@ def test_blocks_of_any_kind(types, tmp_path):
         assert np.abs(got - expected).max() < 2e-5 * np.abs(expected).max()
 
 
-#: Offsets of the f16 scale and minimum in a block.
+# Their code books follow from no rule: of most sets of equal coordinates they have only some permutations.
+@pytest.mark.parametrize("kind", ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"])
+def test_blocks_of_tables_that_only_ggml_has(kind, tmp_path):
+    done, *_ = run_blocks(("Q8_0", "Q8_0", kind), tmp_path)
+    assert done.returncode == 1
+    assert f"'blk.0.ffn_down_exps.weight': has blocks of {kind.lower()}, whose elements are indices" in done.stderr
+    assert "'llama-quantize --allow-requantize' to q8_0 or f16" in done.stderr
+
+
+#: Offsets of the f16 scale and minimum in a block, if they are not at 0.
 SCALES = {
     "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2],
     "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64], "Q4_0": [0], "Q8_0": [0], "NVFP4": [],

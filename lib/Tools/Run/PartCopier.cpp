@@ -482,8 +482,8 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
       return block ? copyDecoded(part, *block, place, matrix)
                    : fail("has blocks of " + entry.blockType +
                           ", whose elements are indices into a table that only "
-                          "ggml has; convert the model to other blocks with "
-                          "llama-quantize");
+                          "ggml has; convert the model with llama.cpp's "
+                          "'llama-quantize --allow-requantize' to q8_0 or f16");
     }
   // Bytes that stand for scales of another type are powers of two.
   if (part.use == PartUse::Scales && isFloat &&
