@@ -114,9 +114,22 @@ void addQuantizedModules(FieldReader &reader, QuantizationMethod &method) {
   }
 }
 
+/// `activation` of GPTQModel: the dtype of the rows that gemms read.
+std::optional<OperandQuantization>
+readActivation(FieldReader &reader, QuantizationContext &context) {
+  const json::Value *object = reader.getObject("activation");
+  if (!object || object->members.empty())
+    return std::nullopt;
+  FieldReader inner = reader.getInner("activation", *object);
+  if (inner.getOneOf("mode", {"w4afp8", "w4a_nvfp4"}) == "w4afp8")
+    return makeFp8(Granularity::Token);
+  keepActivations(context, inner.show("mode"));
+  return std::nullopt;
+}
+
 } // namespace
 
-void readGptq(FieldReader &reader, QuantizationContext &,
+void readGptq(FieldReader &reader, QuantizationContext &context,
               QuantizationMethod &method) {
   static constexpr StringLiteral kTool = "gptq";
   static constexpr int64_t bits[] = {4, 8};
@@ -134,17 +147,24 @@ void readGptq(FieldReader &reader, QuantizationContext &,
   if (overrides)
     addOverrides(reader, *overrides, method);
   addQuantizedModules(reader, method);
+  std::optional<OperandQuantization> activation =
+      readActivation(reader, context);
   refuseOtherFields(reader, kTool);
-  method.read = [&reader, base, packing,
+  auto getScheme = [packing, activation](const Integers &weight) {
+    Scheme scheme = weight.getScheme(packing);
+    scheme.quantization.activation = activation;
+    return scheme;
+  };
+  method.read = [&reader, base, getScheme,
                  overrides](int number) -> std::optional<Scheme> {
     if (number == 0)
-      return base.getScheme(packing);
+      return getScheme(base);
     const json::Member &member = overrides->members[size_t(number) - 1];
     FieldReader own = reader.getInner("dynamic", *overrides)
                           .getInner(member.name, member.value);
     Integers result = readIntegers(own, bits, &base);
     refuseOtherFields(own, kTool);
-    return result.getScheme(packing);
+    return getScheme(result);
   };
 }
 
@@ -153,10 +173,11 @@ void readAwq(FieldReader &reader, QuantizationContext &,
   static constexpr int64_t bits[] = {4};
   Integers base = readIntegers(reader, bits);
   base.isSymmetric = base.hasColumnOrder = false;
-  if (!reader.getBoolean("zero_point", true))
-    refuseValue(reader, "zero_point", "true");
-  // Also written in capitals, and in newer files as `format`.
-  for (StringRef field : {"version", "format"})
+  // The words have zero points either way: all 8 in a symmetric file.
+  reader.getBoolean("zero_point", true);
+  reader.getOneOf("pack_dtype", {"int32"});
+  // Also written in capitals, and by GPTQModel as `checkpoint_format`.
+  for (StringRef field : {"version", "format", "checkpoint_format"})
     if (const json::Value *version = reader.get(field))
       if (!StringRef(version->text).equals_insensitive("gemm"))
         refuseValue(reader, field, "\"gemm\"");
@@ -181,24 +202,10 @@ static std::optional<Packing> findAutoRoundPacking(StringRef format) {
   return isOwn ? std::optional(Packing::GptqV2) : std::nullopt;
 }
 
-void readAutoRound(FieldReader &reader, QuantizationContext &,
-                   QuantizationMethod &method) {
-  static constexpr StringLiteral kTool = "auto-round";
-  static constexpr int64_t bits[] = {4, 8};
-  reader.getOneOf("data_type", {"int"});
-  // Activations of 16 bits and more stay as they are.
-  if (reader.getInteger("act_bits", 1, 32, 16) < 16)
-    refuseValue(reader, "act_bits", "16");
-  Integers base = readIntegers(reader, bits);
-  StringRef field = "packing_format";
-  const json::Value *format = reader.get(field);
-  std::optional<Packing> packing = findAutoRoundPacking(
-      format ? StringRef(format->text) : "auto_round:auto_gptq");
-  if (!packing)
-    refuseValue(reader, field,
-                "\"auto_round:auto_gptq\", \"auto_round:gptqmodel\" or "
-                "\"auto_round:auto_awq\"",
-                /*isRequired=*/true);
+/// Overrides, and the blocks outside of which modules stay as they are. Scheme
+/// 0 is that of the model, scheme i + 1 the override i of the object returned.
+static const json::Value *addAutoRoundRules(FieldReader &reader,
+                                            QuantizationMethod &method) {
   // Overrides by name, by the end of a name, or by an expression.
   const json::Value *overrides = reader.getObject("extra_config");
   if (overrides)
@@ -212,7 +219,6 @@ void readAutoRound(FieldReader &reader, QuantizationContext &,
       if (text.find_first_of("*+?^$()[]{}|\\") != StringRef::npos)
         method.rules.add(Matching::Search, text, scheme);
     }
-  // Blocks outside of these prefixes stay as they are.
   method.rules.setDefault(0);
   for (StringRef name : {"block_name_to_quantize", "to_quant_block_names"}) {
     const json::Value *blocks = reader.get(name);
@@ -228,6 +234,79 @@ void readAutoRound(FieldReader &reader, QuantizationContext &,
     for (StringRef block : names)
       method.rules.add(Matching::Parent, block.trim(), 0);
   }
+  return overrides;
+}
+
+/// Floats of AutoRound, in tensors like those of compressed-tensors.
+static void readAutoRoundFloats(FieldReader &reader,
+                                QuantizationContext &context,
+                                QuantizationMethod &method) {
+  static constexpr StringLiteral kTool = "auto-round";
+  static constexpr int64_t four = 4, eight = 8;
+  StringRef type = reader.getOneOf("data_type", {"nv_fp", "mx_fp"});
+  bool isNv = type == "nv_fp";
+  reader.getOneOf("packing_format", {("auto_round:" + type).str()});
+  static constexpr int64_t bits[] = {four, eight};
+  auto allowed = ArrayRef(bits).take_front(isNv ? 1 : 2);
+  int64_t base = readBits(reader, allowed, std::nullopt);
+  int64_t group = isNv ? 16 : 32;
+  const json::Value *size = reader.get("group_size");
+  if (size && size->getInteger() != group)
+    refuseValue(reader, "group_size", Twine(group), /*isRequired=*/true);
+  // Floats are symmetric.
+  reader.markKnown("sym");
+  int64_t ofActivations = reader.getInteger("act_bits", 1, 32, 16);
+  if (ofActivations == four)
+    keepActivations(context, reader.show("act_bits"));
+  else if (ofActivations < 16 && (ofActivations != eight || isNv))
+    refuseValue(reader, "act_bits", "4, 8 (mx_fp) or 16");
+  const json::Value *overrides = addAutoRoundRules(reader, method);
+  refuseOtherFields(reader, kTool);
+  auto getScheme = [isNv, ofActivations](int64_t bits) {
+    QuantizationSpec eights = getMeaning("mxfp8", Packing::Modules);
+    QuantizationSpec result =
+        bits == eight
+            ? eights
+            : getMeaning(isNv ? "nvfp4" : "mxfp4", Packing::CompressedFp4);
+    result.activation.reset();
+    if (ofActivations == eight)
+      result.activation = eights.activation;
+    return Scheme{result};
+  };
+  method.read = [&reader, allowed, base, getScheme,
+                 overrides](int number) -> std::optional<Scheme> {
+    if (number == 0)
+      return getScheme(base);
+    const json::Member &member = overrides->members[size_t(number) - 1];
+    FieldReader own = reader.getInner("extra_config", *overrides)
+                          .getInner(member.name, member.value);
+    int64_t bits = readBits(own, allowed, base);
+    own.markKnown("act_bits");
+    refuseOtherFields(own, kTool);
+    return getScheme(bits);
+  };
+}
+
+void readAutoRound(FieldReader &reader, QuantizationContext &context,
+                   QuantizationMethod &method) {
+  static constexpr StringLiteral kTool = "auto-round";
+  static constexpr int64_t bits[] = {4, 8};
+  if (reader.getOneOf("data_type", {"int", "nv_fp", "mx_fp"}) != "int")
+    return readAutoRoundFloats(reader, context, method);
+  // Activations of 16 bits and more stay as they are.
+  if (reader.getInteger("act_bits", 1, 32, 16) < 16)
+    refuseValue(reader, "act_bits", "16");
+  Integers base = readIntegers(reader, bits);
+  StringRef field = "packing_format";
+  const json::Value *format = reader.get(field);
+  std::optional<Packing> packing = findAutoRoundPacking(
+      format ? StringRef(format->text) : "auto_round:auto_gptq");
+  if (!packing)
+    refuseValue(reader, field,
+                "\"auto_round:auto_gptq\", \"auto_round:gptqmodel\" or "
+                "\"auto_round:auto_awq\"",
+                /*isRequired=*/true);
+  const json::Value *overrides = addAutoRoundRules(reader, method);
   refuseOtherFields(reader, kTool);
   Packing known = packing.value_or(Packing::Gptq);
   bool isAwq = known == Packing::Awq;

@@ -7,7 +7,7 @@
 //
 // Sources: the compressors of compressed-tensors, ModelOpt's unified export,
 // the linear modules of AutoGPTQ and GPTQModel, AutoAWQ's WQLinear_GEMM, the
-// QuantState of bitsandbytes.
+// QuantState of bitsandbytes, torchao's tensors as its safetensors have them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,6 +34,9 @@ enum class Role {
   GroupOfColumn,
   /// A bias of zeros, which AutoGPTQ writes for modules without one.
   NoBias,
+  /// Values of the middle code, and the scales needed to make minima of them.
+  MiddleValue,
+  ScaleOfMiddle,
   /// Quantized scales, and the tensors needed to dequantize them.
   NestedScale,
   NestedValues,
@@ -170,6 +173,12 @@ ArrayRef<PackingInfo> getInfos() {
       {Packing::TorchAo,
        {{Role::Weight, "._weight_qdata"}, {Role::Scale, "._weight_scale"}},
        /*hasSigns=*/true},
+      {Packing::TorchAoInt4,
+       {{Role::Weight, "._weight_qdata"},
+        {Role::Scale, "._weight_scale", kTransposed},
+        {Role::MiddleValue, "._weight_zero_point", kTransposed},
+        {Role::ScaleOfMiddle, "._weight_scale"}},
+       /*hasSigns=*/true},
   };
   return infos;
 }
@@ -216,8 +225,11 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
     return PartUse::GroupOfColumn;
   case Role::NoBias:
     return PartUse::Zeros;
+  case Role::MiddleValue:
+    return PartUse::MiddleValues;
   case Role::NestedScale:
     return PartUse::NestedScales;
+  case Role::ScaleOfMiddle:
   case Role::NestedValues:
     return PartUse::Unused;
   case Role::NF4Numbers:
@@ -241,7 +253,7 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
   }
   if (!isInteger(weight.storage) || !(isWeight || isZeroPoint))
     return packing;
-  constexpr uint8_t sign = 0x80;
+  constexpr uint8_t sign = 0x80, signs = 0x88;
   packing.wordBits = tensor.order.wordBits;
   packing.alongRows = tensor.order.alongRows;
   if (tensor.order.interleaved)
@@ -250,12 +262,14 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
   bool wantsSign = packing.elementBits == 8 && !weight.hasZeroPoint;
   if (packing.elementBits == 8 && wantsSign != info.hasSigns &&
       (isWeight || weight.hasZeroPoint))
-    packing.offset = sign;
+    packing.flipped = sign;
+  if (packing.elementBits == 4 && info.hasSigns && isWeight)
+    packing.flipped = signs;
   // Adds 1 to each element.
   if (isZeroPoint && info.hasZerosLessOne)
     packing.wordOffset = packing.elementBits == 8 ? 0x01010101 : 0x11111111;
-  // Byte elements form words of their own for `offset`.
-  if (packing.offset && !packing)
+  // Bytes form words of their own for `flipped`.
+  if (packing.flipped && !packing)
     packing.wordBits = 8;
   return packing;
 }
@@ -276,6 +290,9 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
     return quantization.weight.hasZeroPoint
                ? projection == Projection::ZeroPoint
                : info.hasMiddleZeros && projection == Projection::Scale;
+  case Role::MiddleValue:
+  case Role::ScaleOfMiddle:
+    return projection == Projection::Minimum;
   case Role::GlobalScale:
     return projection == Projection::GlobalScale;
   case Role::InputScale:
@@ -324,8 +341,10 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
     part.transposed = tensor.order.transposed;
     part.isFlat = tensor.order.isFlat;
     part.packing = getPacking(*info, tensor, weight);
-    part.isOptional = tensor.isOptional || (part.use == PartUse::Unused &&
-                                            tensor.role != Role::NestedValues);
+    bool isRead =
+        tensor.role == Role::NestedValues || tensor.role == Role::ScaleOfMiddle;
+    part.isOptional =
+        tensor.isOptional || (part.use == PartUse::Unused && !isRead);
     if (part.use == PartUse::GroupOfColumn || part.use == PartUse::NF4State)
       part.groupColumns = weight.blockColumns;
     (isBeside(part.use) ? beside : parts).push_back(std::move(part));

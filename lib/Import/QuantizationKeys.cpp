@@ -141,6 +141,7 @@ constexpr ToolKey kTorchAo[] = {
     {"alg_id"},
     {"group_size", "null"},
     {"include_input_output_embeddings"},
+    {"int4_tile_packed_ntile"},
     {"kernel_preference"},
     {"mm_config"},
     {"quant_type_kwargs", "{}"},

@@ -125,24 +125,46 @@ constexpr Config kConfigs[] = {
      "PerRow"},
 };
 
+/// Codes in groups along rows, with a scale and the value of the middle code.
+Scheme readInt4(FieldReader &data) {
+  Scheme scheme;
+  scheme.quantization.packing = Packing::TorchAoInt4;
+  OperandQuantization &weight = scheme.quantization.weight;
+  constexpr int64_t largest = 256, usual = 128;
+  weight.storage = StorageType::Int4;
+  weight.hasMinimum = true;
+  weight.granularity = Granularity::Group;
+  weight.blockRows = 1;
+  weight.blockColumns = data.getInteger("group_size", 1, largest, usual);
+  StringRef field = "int4_packing_format";
+  if (const json::Value *format = data.getObject(field)) {
+    FieldReader inner = data.getInner(field, *format);
+    inner.markKnown("_type");
+    if (inner.getString("_data") != StringRef("PLAIN"))
+      refuseValue(inner, "_data", "\"PLAIN\"", /*isRequired=*/true);
+  }
+  expect(data, "int4_choose_qparams_algorithm", "TINYGEMM");
+  refuseOtherFields(data, kTool);
+  return scheme;
+}
+
 std::optional<Scheme> readConfig(FieldReader &reader) {
   std::optional<Typed> typed = readTyped(reader);
   if (!typed)
     return std::nullopt;
+  if (typed->type == "Int4WeightOnlyConfig")
+    return readInt4(typed->data);
   const auto *config = llvm::find_if(
       kConfigs, [&](const Config &one) { return one.name == typed->type; });
   if (config == std::end(kConfigs)) {
-    bool isInt4 = typed->type.contains("Int4");
     reader.error(
         "_type",
-        reader.show("_type") + " is " + typed->type + ", " +
-            (isInt4 ? "whose tensors are laid out for one kernel, or have zero "
-                      "points that are no integers"
-                    : "which is not supported") +
-            "; weights of float8 and int8 are: 'Float8WeightOnlyConfig', "
+        reader.show("_type") + " is " + typed->type +
+            ", which is not supported; weights of float8, int8 and int4 are: "
+            "'Float8WeightOnlyConfig', "
             "'Float8DynamicActivationFloat8WeightConfig', "
-            "'Int8WeightOnlyConfig' and "
-            "'Int8DynamicActivationInt8WeightConfig'");
+            "'Int8WeightOnlyConfig', 'Int8DynamicActivationInt8WeightConfig' "
+            "and 'Int4WeightOnlyConfig'");
     return std::nullopt;
   }
   FieldReader &data = typed->data;

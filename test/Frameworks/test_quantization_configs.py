@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every key that Transformers, compressed-tensors and ModelOpt write today is read, known to be irrelevant, or
+"""Every key that Transformers, compressed-tensors, ModelOpt and GPTQModel write today is read, known to be irrelevant, or
 refused."""
 
 from __future__ import annotations
@@ -114,3 +114,32 @@ def test_modelopt(algorithm, tmp_path):
     file = {"producer": {"name": "modelopt", "version": "0.47.0"}, "quantization": details}
     got = read(module.convert_hf_quant_config_format(file), tmp_path)
     assert ("quant_algo' must be" in got) != (algorithm in ALGORITHMS), got
+
+
+GPTQMODEL = {
+    "bits": 4, "group_size": 128, "desc_act": False, "lm_head": False, "method": "gptq", "quant_method": "gptq",
+    "format": "gptq", "checkpoint_format": "gptq", "pack_dtype": "int32", "sym": True,
+    "meta": {"gptaq": None, "mse": 0.0, "act_group_aware": True, "hessian": {"chunk_size": None}},
+}  # fmt: skip
+AWQ = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
+    "method": "awq", "quant_method": "awq", "format": "gemm", "checkpoint_format": "gemm", "version": "gemm"}  # fmt: skip
+
+
+# What to_dict() of GPTQModel 7.7.0 returns. The package builds an extension when it is installed.
+@pytest.mark.parametrize(("config", "expected"), [
+    (GPTQMODEL, '"dtype": "int4"'),
+    (GPTQMODEL | {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
+    (GPTQMODEL | {"desc_act": True}, '"dtype": "int4"'),
+    (GPTQMODEL | {"format": "gptq_v2", "checkpoint_format": "gptq_v2"}, '"dtype": "int4"'),
+    (GPTQMODEL | {"dynamic": {"-:.*mlp\\.gate\\..*": {}, "+:.*experts.*": {"group_size": 64}}}, '{"group": 64}'),
+    (GPTQMODEL | {"activation": {"mode": "w4afp8"}}, '"activation": {"dtype": "fp8_e4m3", "scale": "token"}'),
+    (GPTQMODEL | {"activation": {"mode": "w4a_nvfp4", "recipe": "least_squares"}}, '{"weight": {"dtype": "int4"'),
+    (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, "'quantization_config.format' = \"gptq_p\""),
+    (AWQ | {"zero_point": False}, '"zero_point": true'),
+    (AWQ | {"zero_point": True}, '"zero_point": true'),
+    (AWQ | {"zero_point": False, "format": "gemv", "version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),
+    (GPTQMODEL | {"method": "qqq", "quant_method": "qqq", "format": "qqq"}, "quantization \"qqq\" is not supported"),
+    (GPTQMODEL | {"method": "exl3", "quant_method": "exl3", "bits": 3.0}, "quantization \"exl3\" is not supported"),
+])  # fmt: skip
+def test_gptqmodel(config, expected, tmp_path):
+    assert expected in read(config, tmp_path)

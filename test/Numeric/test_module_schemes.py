@@ -75,6 +75,29 @@ def mxfp4(matrix):
     return {".weight": quantized[:, 0::2] | quantized[:, 1::2] << 4, ".weight_scale": (exponents + 127).astype(np.uint8)}, meant
 
 
+def autoround_mxfp4(matrix):
+    parts, meant = mxfp4(matrix)
+    return {".weight_packed": parts[".weight"], ".weight_scale": parts[".weight_scale"]}, meant
+
+
+def mxfp8(matrix, scale_type=np.uint8):
+    """Groups of 32 elements of e4m3 with a power of two, whose exponent is a byte."""
+    groups = matrix.reshape(len(matrix), -1, 32)
+    exponents = np.ceil(np.log2(np.abs(groups).max(2) / 448))
+    steps = np.exp2(exponents)[..., None]
+    quantized = (groups / steps).astype(E4M3)
+    scales = (exponents + 127).astype(np.uint8).view(scale_type)
+    return {".weight": quantized.reshape(matrix.shape), ".weight_scale": scales}, (quantized.astype(np.float64) * steps).reshape(matrix.shape)
+
+
+def autoround_nvfp4(matrix):
+    """The factor of all scales is stored as its reciprocal."""
+    parts, meant = nvfp4(matrix, 1)
+    return {".weight_packed": parts[".weight"], ".weight_scale": parts[".weight_scale"],
+            ".weight_global_scale": np.float32([1]) / np.float32(parts[".weight_scale_2"]).reshape(1),
+            ".input_global_scale": np.float32([3])}, meant  # fmt: skip
+
+
 def fp4(matrix):
     parts, meant = nvfp4(matrix, 1)
     return parts | {".weight_scale_2": np.asarray(parts[".weight_scale_2"])}, meant
@@ -98,6 +121,37 @@ def torchao_int8(matrix):
     scales = (np.abs(matrix).max(1, keepdims=True) / 127).astype(np.float32)
     quantized = np.round(matrix / scales).astype(np.int8)
     return {"._weight_qdata": quantized, "._weight_scale": scales}, quantized * scales.astype(np.float64)
+
+
+def awq(matrix, group=32):
+    """Words of eight rows in AWQ's order; symmetric, as GPTQModel 7.7 writes it by default: all zero points are 8."""
+    groups = matrix.reshape(len(matrix), -1, group)
+    scales = (np.abs(groups).max(2) / 7).astype(np.float16)
+    step = scales.astype(np.float64)[..., None]
+    codes = np.clip(np.round(groups / step), -8, 7)
+    meant = (codes * step).reshape(matrix.shape)
+
+    def pack(rows):
+        places = rows.astype(np.uint32).T.reshape(rows.shape[1], -1, 8)[:, :, [0, 2, 4, 6, 1, 3, 5, 7]]
+        packed = (places << np.arange(0, 32, 4, dtype=np.uint32)).sum(2, dtype=np.uint32)
+        return np.ascontiguousarray(packed).view(np.int32)
+
+    return {".qweight": pack(codes.reshape(matrix.shape) + 8), ".qzeros": pack(np.full(scales.shape, 8)),
+            ".scales": scales.T.copy()}, meant  # fmt: skip
+
+
+def torchao_int4(matrix, group=32):
+    """Int4Tensor of torchao 0.18: signed codes in pairs, scales and values of code 0 in bf16, transposed."""
+    groups = matrix.reshape(len(matrix), -1, group)
+    least = groups.min(2)
+    scales = ((groups.max(2) - least) / 15).astype(BF16)
+    zeros = (least + 8 * scales.astype(np.float32)).astype(BF16)
+    step, zero = (each.astype(np.float64)[..., None] for each in (scales, zeros))
+    codes = np.clip(np.round((groups - zero) / step), -8, 7).astype(np.int8)
+    meant = (codes * step + zero).reshape(matrix.shape)
+    codes = codes.reshape(matrix.shape)
+    return {"._weight_qdata": codes[:, 0::2] & 15 | codes[:, 1::2] << 4, "._weight_scale": scales.T.copy(),
+            "._weight_zero_point": zeros.T.copy()}, meant  # fmt: skip
 
 
 #: The values of bitsandbytes' fp4, of the largest of a block.
@@ -188,6 +242,11 @@ def modelopt(**modules):
 PER_ROW = {"_type": "PerRow", "_version": 1, "_data": {"dim": -1}}
 
 
+PLAIN_INT4 = {"set_inductor_config": True, "int4_tile_packed_ntile": 8,
+              "int4_packing_format": {"_type": "Int4PackingFormat", "_data": "PLAIN"},
+              "int4_choose_qparams_algorithm": {"_type": "Int4ChooseQParamsAlgorithm", "_data": "TINYGEMM"}}  # fmt: skip
+
+
 def torchao_config(name, **fields):
     """What TorchAoConfig.to_dict() of Transformers holds."""
     return {"quant_method": "torchao", "quant_type": {"default": {"_type": name, "_version": 2, "_data": fields}},
@@ -195,6 +254,9 @@ def torchao_config(name, **fields):
             "modules_to_not_convert": ["mlp.gate"]}  # fmt: skip
 
 
+#: Activations of 4 bits stay in the layer's dtype.
+AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "act_bits": 4, "act_dynamic": True, "act_sym": True, "sym": True,
+              "autoround_version": "0.16.1", "iters": 200, "block_name_to_quantize": "model.layers"}  # fmt: skip
 CASES = {
     "groups that differ by projection": (
         compressed({"targets": ["re:.*(gate|up)_proj$"], "weights": INT4, "format": "pack-quantized"},
@@ -224,6 +286,16 @@ CASES = {
         {"quant_method": "auto-round", "bits": 4, "group_size": 32, "sym": True, "data_type": "int",
          "packing_format": "auto_round:auto_gptq", "extra_config": {BLOCK + "experts.3.up_proj": {"bits": 16}}},
         lambda e, p: plain if (e, p) == (3, "up_proj") else gptq),
+    "mxfp4 of AutoRound": (
+        AUTO_ROUND | {"group_size": 32, "data_type": "mx_fp", "act_data_type": "mx_fp", "act_group_size": 32,
+                      "packing_format": "auto_round:mx_fp", "extra_config": {BLOCK + "experts.3": {"bits": 16}}},
+        lambda e, p: plain if e == 3 else autoround_mxfp4),
+    "mxfp8 of AutoRound": (
+        AUTO_ROUND | {"bits": 8, "act_bits": 16, "group_size": 32, "data_type": "mx_fp", "packing_format": "auto_round:mx_fp"},
+        lambda e, p: (lambda m: mxfp8(m, E8M0)) if e == 1 else mxfp8),
+    "nvfp4 of AutoRound": (
+        AUTO_ROUND | {"group_size": 16, "data_type": "nv_fp", "act_data_type": "nv_fp4_with_static_gs",
+                      "act_group_size": 16, "packing_format": "auto_round:nv_fp"}, lambda e, p: autoround_nvfp4),
     "mxfp4 of Quark": (
         {"quant_method": "quark", "global_quant_config": {"weight": {
             "dtype": "fp4", "qscheme": "per_group", "group_size": 32, "is_dynamic": False, "symmetric": None}},
@@ -235,6 +307,16 @@ CASES = {
         torchao_config("FqnToConfig", fqn_to_config={
             "_default": {"_type": "Int8WeightOnlyConfig", "_version": 2, "_data": {"granularity": PER_ROW}},
             r"re:.*experts\.1\..*": None}), lambda e, p: plain if e == 1 else torchao_int8),
+    "symmetric words of AWQ by GPTQModel": (
+        {"quant_method": "awq", "method": "awq", "bits": 4, "group_size": 32, "desc_act": False, "lm_head": False,
+         "format": "gemm", "checkpoint_format": "gemm", "pack_dtype": "int32", "zero_point": False, "version": "gemm",
+         "modules_to_not_convert": ["mlp.gate"], "meta": {"quantizer": ["gptqmodel:7.7.0"]}}, lambda e, p: awq),
+    "groups of torchao": (
+        torchao_config("Int4WeightOnlyConfig", group_size=32, **PLAIN_INT4), lambda e, p: torchao_int4),
+    "groups of torchao beside plain experts": (
+        torchao_config("FqnToConfig", fqn_to_config={
+            "_default": {"_type": "Int4WeightOnlyConfig", "_version": 2, "_data": {"group_size": 32} | PLAIN_INT4},
+            r"re:.*experts\.1\..*": None}), lambda e, p: plain if e == 1 else torchao_int4),
     "fp4 of bitsandbytes": (
         {"quant_method": "bitsandbytes", "load_in_4bit": True}, lambda e, p: bnb_fp4),
     "fp4 of bitsandbytes with nested scales": (
@@ -306,6 +388,9 @@ def test_multi_token_prediction(block, tmp_path):
     ("quantization", "encode", "message"),
     [
         pytest.param(GPTQ, lambda e, p: lambda m: gptq(m, bias=1), "and the model's experts have no bias", id="a bias"),
+        pytest.param(torchao_config("Int4WeightOnlyConfig", **PLAIN_INT4 | {"int4_packing_format": {
+            "_type": "Int4PackingFormat", "_data": "TILE_PACKED_TO_4D"}}), lambda e, p: torchao_int4,
+            '"TILE_PACKED_TO_4D" is not supported; "PLAIN" is', id="words of one kernel"),
         pytest.param(GPTQ, lambda e, p: packed, "by 'quantization_config'); the file has", id="another tool's words"),
     ],
 )

@@ -386,9 +386,8 @@ TEST(QuantizationMethods, Awq) {
   EXPECT_EQ(spec.packing, Packing::Awq);
   expectRefused(awq(R"("bits": 8)"),
                 "'quantization_config.bits' = 8 is not supported; 4 is");
-  expectRefused(awq(R"("bits": 4, "zero_point": false)"),
-                "'quantization_config.zero_point' = false is not supported; "
-                "true is");
+  // Symmetric words have zero points too.
+  EXPECT_EQ(read(awq(R"("bits": 4, "zero_point": false)")).weight, spec.weight);
   expectRefused(awq(R"("bits": 4, "version": "gemv")"),
                 "'quantization_config.version' = \"gemv\" is not supported; "
                 "\"gemm\" is");
@@ -686,9 +685,17 @@ TEST(QuantizationMethods, TorchAo) {
                            R"("act_mapping_type": {"_type": "MappingType",
                               "_data": "SYMMETRIC"})"))
                   .activation);
-  expectRefused(torchao("Int4WeightOnlyConfig", R"("group_size": 128)"),
-                "Int4WeightOnlyConfig, whose tensors are laid out for one "
-                "kernel, or have zero points that are no integers");
+  auto four = read(torchao("Int4WeightOnlyConfig", R"("group_size": 64)"));
+  EXPECT_EQ(four.packing, Packing::TorchAoInt4);
+  EXPECT_TRUE(four.weight.hasMinimum);
+  EXPECT_EQ(four.weight.blockColumns, 64);
+  expectRefused(torchao("Int4WeightOnlyConfig",
+                        R"("int4_packing_format": {"_type": "Int4PackingFormat",
+                 "_data": "PRESHUFFLED"})"),
+                "= \"PRESHUFFLED\" is not supported");
+  expectRefused(torchao("Int8DynamicActivationIntxWeightConfig", ""),
+                "is Int8DynamicActivationIntxWeightConfig, which is not "
+                "supported; weights of float8, int8 and int4 are");
   expectRefused(torchao("Float8WeightOnlyConfig",
                         R"("granularity": {"_type": "PerAxis", "_data": {}})"),
                 "granularity");

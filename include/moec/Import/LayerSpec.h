@@ -153,6 +153,7 @@ enum class Packing {
   BitsAndBytesFp4Nested, ///< likewise, of `BitsAndBytesNested`
   BitsAndBytesInt8,      ///< `weight`, `SCB`: scales times 127
   TorchAo,               ///< `_weight_qdata`, `_weight_scale`
+  TorchAoInt4,           ///< likewise transposed, `_weight_zero_point`
 };
 
 /// Whether codes are indices into a table that the checkpoint has. No kernel

@@ -66,8 +66,8 @@ struct ElementPacking {
   /// Element index at each position of a word. Among words along a row, only
   /// 8-bit ones are permuted.
   std::array<uint8_t, 8> order = {0, 1, 2, 3, 4, 5, 6, 7};
-  /// Added to each element, modulo 256.
-  uint8_t offset = 0;
+  /// Bits of each byte that are flipped: the signs of two's complement.
+  uint8_t flipped = 0;
   /// Added to each word as a 32-bit number; an overflow of an element carries
   /// into the next.
   uint32_t wordOffset = 0;
@@ -126,6 +126,9 @@ enum class PartUse {
   /// Quantized scales, stored beside their code book and the scales of their
   /// blocks (double quantization of bitsandbytes).
   NestedScales,
+  /// Of groups of integers: the values that the middle of the range stands for,
+  /// beside the scales. They become minima: 8 times the scale less the value.
+  MiddleValues,
   // Nothing is copied; an unexpected value is refused.
   Shape,         ///< two integers: rows and columns of the matrix
   GroupOfColumn, ///< group index of each column, ascending

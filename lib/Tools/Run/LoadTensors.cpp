@@ -8,8 +8,8 @@
 #include "LoadTensors.h"
 
 #include "../../../runtime/src/support/Text.h"
+#include "ComputedTensor.h"
 #include "ExpertOrders.h"
-#include "NestedScales.h"
 #include "PartCopier.h"
 #include "StoredMatrices.h"
 #include "llvm/ADT/STLExtras.h"
@@ -380,23 +380,14 @@ Status Loader::copy(const LocatedPart &located, const CopyTarget &target,
                 : checkpoint.locate(located.name);
   if (!entry)
     return entry.status();
-  // Scales that are computed from the file's bytes.
-  SafetensorsEntry resolved;
-  std::vector<float> scales;
-  if (located.part && located.part->use == PartUse::NestedScales) {
-    Result<std::vector<float>> found =
-        readNestedScales(checkpoint, located.name);
-    if (!found)
-      return found.status();
-    scales = std::move(*found);
-    resolved = {located.name,
-                moert::DType::F32,
-                {int64_t(scales.size())},
-                reinterpret_cast<const uint8_t *>(scales.data()),
-                scales.size() * sizeof(float),
-                /*blockType=*/""};
-    entry = &resolved;
-  }
+  ComputedTensor computed;
+  Result<bool> isComputed = computeValues(
+      checkpoint, located.part ? located.part->use : PartUse::Values,
+      located.name, computed);
+  if (!isComputed)
+    return isComputed.status();
+  if (*isComputed)
+    entry = &computed.entry;
   if (located.part && located.part->matrix)
     return copyStored(located, target, index, matrix);
   PartCopier copier(checkpoint.fileOf(located.name), **entry, target);

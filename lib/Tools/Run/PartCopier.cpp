@@ -176,6 +176,7 @@ static std::optional<ScaleSign> getScaleSign(PartUse use) {
     return ScaleSign::Positive;
   case PartUse::AnyScales:
   case PartUse::NestedScales:
+  case PartUse::MiddleValues:
     return ScaleSign::Any;
   default:
     return std::nullopt;

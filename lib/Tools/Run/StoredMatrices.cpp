@@ -8,8 +8,8 @@
 #include "StoredMatrices.h"
 
 #include "../../../runtime/src/support/Text.h"
+#include "ComputedTensor.h"
 #include "ConvertElements.h"
-#include "NestedScales.h"
 #include "PartCopier.h"
 #include "moec/Dialect/Moe/CodeBook.h"
 #include "llvm/ADT/STLExtras.h"
@@ -199,21 +199,13 @@ private:
         isBeside(part.use) ? checkpoint.find(name) : checkpoint.locate(name);
     if (!entry)
       return entry.status();
-    SafetensorsEntry resolved;
-    std::vector<float> scales;
-    if (part.use == PartUse::NestedScales) {
-      Result<std::vector<float>> found = readNestedScales(checkpoint, name);
-      if (!found)
-        return found.status();
-      scales = std::move(*found);
-      resolved = {name,
-                  moert::DType::F32,
-                  {int64_t(scales.size())},
-                  reinterpret_cast<const uint8_t *>(scales.data()),
-                  scales.size() * sizeof(float),
-                  /*blockType=*/""};
-      entry = &resolved;
-    }
+    ComputedTensor computed;
+    Result<bool> isComputed =
+        computeValues(checkpoint, part.use, name, computed);
+    if (!isComputed)
+      return isComputed.status();
+    if (*isComputed)
+      entry = &computed.entry;
     return PartCopier(checkpoint.fileOf(name), **entry, target)
         .copyPart(part, number, matrix);
   }

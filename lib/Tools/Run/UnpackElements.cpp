@@ -68,7 +68,7 @@ static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
         for (int64_t i = from; i < to; ++i) {
           uint8_t byte = words[at * wordBytes + i - begin];
           *result++ = areSwapped ? uint8_t(byte << 4 | byte >> 4)
-                                 : uint8_t(byte + packing.offset);
+                                 : uint8_t(byte ^ packing.flipped);
         }
       }
     }
@@ -102,8 +102,9 @@ static void unpackAlongRows(const ElementPacking &packing, bool transposed,
             word * perWord + packing.order[size_t(place)] - window.firstRow;
         if (row < 0 || row >= rows.numRows)
           continue;
-        auto element = uint8_t(
-            ((value >> (place * packing.elementBits)) & mask) + packing.offset);
+        auto element =
+            uint8_t(((value >> (place * packing.elementBits)) & mask) ^
+                    packing.flipped);
         uint8_t &result = rows.getRow(row)[column / perByte];
         // Columns are visited in order: the first one of a byte clears it.
         int64_t shift = column % perByte * packing.layerBits;
