@@ -408,6 +408,7 @@ PADDED = [
     (2, 96, {"dtype": "bf16", "quantization": "mxfp4", "gate_up_order": "interleaved"}, ()),
     (4, 96, {"dtype": "bf16", "quantization": "nvfp4"}, SIM_80),
     (2, 384, LAYERS["fp8_block"], SIM_90),
+    (4, 96, {"dtype": "bf16", "quantization": "mxfp4"}, SIM_90),
 ]
 
 
