@@ -159,7 +159,7 @@ void addRefusedFamilies(std::vector<Family> &all) {
       "mamba2 "
       "stablelm starcoder2 granite_docling granite_docling_text internlm2 "
       "baichuan chatglm nemotron ernie4_5 "
-      "hunyuan_v1_dense seed_oss qwen3_5 qwen3_5_text minicpm3",
+      "hunyuan_v1_dense seed_oss qwen3_5 qwen3_5_text minicpm3 openpangu_vl",
       "it is a dense model, without experts"));
   all.push_back(refuse("vitpose_backbone",
                        "experts are chosen by the data set, not by a router"));

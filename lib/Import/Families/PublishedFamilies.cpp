@@ -204,8 +204,7 @@ void addPangu(std::vector<Family> &all) {
           .ignore("sandwich_norm num_experts router_sliding_window "
                   "router_sliding_windows");
   all.push_back(row);
-  row.modelTypes = "openpangu_vl openpangu_v2_vl openpangu_v2_vl_moe "
-                   "openpangu_v2_omni_moe";
+  row.modelTypes = "openpangu_v2_vl_moe openpangu_v2_omni_moe";
   all.push_back(row.in("text_config?"));
 }
 
