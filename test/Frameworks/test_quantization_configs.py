@@ -49,7 +49,8 @@ TRANSFORMERS = [
     ("AutoRoundConfig", {}, '"dtype": "int4"'),
     ("AutoRoundConfig", {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
     ("BitsAndBytesConfig", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, '"dtype": "nf4"'),
-    ("BitsAndBytesConfig", {"load_in_4bit": True}, "= \"fp4\" is not supported; \"nf4\" is"),
+    # The loader dequantizes it.
+    ("BitsAndBytesConfig", {"load_in_4bit": True}, "null"),
     ("BitsAndBytesConfig", {"load_in_8bit": True}, '"dtype": "int8"'),
     ("Mxfp4Config", {}, "mxfp4"),
     ("FbgemmFp8Config", {}, "quantization \"fbgemm_fp8\" is not supported"),
@@ -134,7 +135,7 @@ AWQ = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
     (GPTQMODEL | {"dynamic": {"-:.*mlp\\.gate\\..*": {}, "+:.*experts.*": {"group_size": 64}}}, '{"group": 64}'),
     (GPTQMODEL | {"activation": {"mode": "w4afp8"}}, '"activation": {"dtype": "fp8_e4m3", "scale": "token"}'),
     (GPTQMODEL | {"activation": {"mode": "w4a_nvfp4", "recipe": "least_squares"}}, '{"weight": {"dtype": "int4"'),
-    (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, "'quantization_config.format' = \"gptq_p\""),
+    (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, "must be \"gptq\" or \"gptq_v2\", not \"gptq_p\""),
     (AWQ | {"zero_point": False}, '"zero_point": true'),
     (AWQ | {"zero_point": True}, '"zero_point": true'),
     (AWQ | {"zero_point": False, "format": "gemv", "version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),

@@ -334,6 +334,18 @@ TEST(QuantizationMethods, Gptq) {
   EXPECT_EQ(spec.weight,
             makeIntegers(StorageType::Int8, 0, ScaleType::F16, true));
   EXPECT_EQ(spec.packing, Packing::GptqV2);
+  // What rows are when GPTQModel multiplies them.
+  auto withRows = [&](const std::string &mode) {
+    return gptq(R"("bits": 4, "group_size": 128, "activation": {"mode": ")" +
+                mode + R"("})");
+  };
+  spec = read(withRows("w4afp8"));
+  ASSERT_TRUE(spec.activation);
+  EXPECT_EQ(spec.activation->storage, StorageType::Fp8E4M3);
+  EXPECT_EQ(spec.activation->granularity, Granularity::Token);
+  LayerSpec four = importOk(makeModel(withRows("w4a_nvfp4")));
+  EXPECT_FALSE(four.quantization.w13->activation);
+  EXPECT_EQ(four.remarks.size(), 1u);
   std::string ordered =
       gptq(R"("bits": 4, "group_size": 128, "desc_act": true)");
   EXPECT_TRUE(importOk(makeModel(ordered)).expertColumns);
@@ -610,6 +622,35 @@ TEST(QuantizationMethods, AutoRound) {
   expectRefused(autoRound(R"("packing_format": "auto_round:llm_compressor")"),
                 "'quantization_config.packing_format' = "
                 "\"auto_round:llm_compressor\" is not supported");
+}
+
+TEST(QuantizationMethods, FloatsOfAutoRound) {
+  auto autoRound = [](const std::string &fields) {
+    return R"("quant_method": "auto-round", "sym": true, "act_sym": true,
+        "autoround_version": "0.16.1", )" +
+           fields;
+  };
+  std::string mx = R"("data_type": "mx_fp", "group_size": 32,
+      "packing_format": "auto_round:mx_fp", )";
+  QuantizationSpec eight = read(autoRound(mx + R"("bits": 8, "act_bits": 8)"));
+  EXPECT_EQ(getShortName(eight), "mxfp8");
+  EXPECT_EQ(eight.packing, Packing::Modules);
+  QuantizationSpec four = read(autoRound(mx + R"("bits": 4, "act_bits": 8)"));
+  EXPECT_EQ(four.activation, eight.activation);
+  EXPECT_EQ(four.packing, Packing::CompressedFp4);
+  std::string nv = R"("data_type": "nv_fp", "bits": 4, "group_size": 16,
+      "packing_format": "auto_round:nv_fp", )";
+  LayerSpec layer = importOk(makeModel(autoRound(nv + R"("act_bits": 4)")));
+  EXPECT_EQ(describe(layer.quantization), "nvfp4");
+  EXPECT_EQ(layer.remarks.size(), 1u);
+  expectRefused(autoRound(nv + R"("act_bits": 8)"),
+                "'quantization_config.act_bits' = 8 is not supported");
+  expectRefused(autoRound(mx + R"("bits": 6, "act_bits": 16)"),
+                "'quantization_config.bits' = 6 is not supported; 4 or 8 is");
+  expectRefused(autoRound(replace(mx, "32", "64") + R"("bits": 4)"),
+                "'quantization_config.group_size' = 64 is not supported; 32");
+  expectRefused(autoRound(R"("data_type": "fp", "bits": 8, "group_size": -1)"),
+                "'quantization_config.data_type' must be \"int\"");
 }
 
 // field-bug: vllm#48226, vllm#52263, sglang#38998, sglang#39317
