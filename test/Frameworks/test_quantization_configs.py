@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every key that Transformers, compressed-tensors, ModelOpt and GPTQModel write today is read, known to be irrelevant, or
-refused."""
+"""Every key that Transformers, compressed-tensors, ModelOpt and GPTQModel write today is read, known to be irrelevant,
+or refused."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ GPTQMODEL = {
     "meta": {"gptaq": None, "mse": 0.0, "act_group_aware": True, "hessian": {"chunk_size": None}},
 }  # fmt: skip
 AWQ = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
-    "method": "awq", "quant_method": "awq", "format": "gemm", "checkpoint_format": "gemm", "version": "gemm"}  # fmt: skip
+    "method": "awq", "quant_method": "awq", "format": "gemm", "checkpoint_format": "gemm", "version": "gemm",
+}  # fmt: skip
 
 
 # What to_dict() of GPTQModel 7.7.0 returns. The package builds an extension when it is installed.
@@ -135,7 +136,7 @@ AWQ = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
     (GPTQMODEL | {"dynamic": {"-:.*mlp\\.gate\\..*": {}, "+:.*experts.*": {"group_size": 64}}}, '{"group": 64}'),
     (GPTQMODEL | {"activation": {"mode": "w4afp8"}}, '"activation": {"dtype": "fp8_e4m3", "scale": "token"}'),
     (GPTQMODEL | {"activation": {"mode": "w4a_nvfp4", "recipe": "least_squares"}}, '{"weight": {"dtype": "int4"'),
-    (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, "must be \"gptq\" or \"gptq_v2\", not \"gptq_p\""),
+    (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, 'must be "gptq" or "gptq_v2", not "gptq_p"'),
     (AWQ | {"zero_point": False}, '"zero_point": true'),
     (AWQ | {"zero_point": True}, '"zero_point": true'),
     (AWQ | {"zero_point": False, "format": "gemv", "version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),

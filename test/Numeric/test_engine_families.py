@@ -126,7 +126,8 @@ def test_router_of_text_among_three(model_type, key, tmp_path):
     added, own = draw_experts(rng, prefix + "shared", count=1)
     tensors |= {name.replace("shared.0", "shared_experts"): 8 * matrix for name, matrix in added.items()}
     for name in ("gate", "image_gate", "audio_gate"):
-        tensors |= {f"{prefix}{name}.weight": draw(rng, EXPERTS, HIDDEN), f"{prefix}{name}.expert_bias": draw(rng, EXPERTS)}
+        tensors |= {f"{prefix}{name}.weight": draw(rng, EXPERTS, HIDDEN),
+                    f"{prefix}{name}.expert_bias": draw(rng, EXPERTS)}  # fmt: skip
     config = {"model_type": model_type, "num_experts": EXPERTS, "num_shared_experts": 1, "n_group": 1, "topk_group": 1,
               "first_k_dense_replace": 0, "num_hidden_layers": 2, "score_function": "sigmoid", "norm_topk_prob": True,
               "moe_router_enable_expert_bias": True, "routed_scaling_factor": 2.5, **SIZES, **key}  # fmt: skip

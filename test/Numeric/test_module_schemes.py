@@ -87,7 +87,8 @@ def mxfp8(matrix, scale_type=np.uint8):
     steps = np.exp2(exponents)[..., None]
     quantized = (groups / steps).astype(E4M3)
     scales = (exponents + 127).astype(np.uint8).view(scale_type)
-    return {".weight": quantized.reshape(matrix.shape), ".weight_scale": scales}, (quantized.astype(np.float64) * steps).reshape(matrix.shape)
+    meant = (quantized.astype(np.float64) * steps).reshape(matrix.shape)
+    return {".weight": quantized.reshape(matrix.shape), ".weight_scale": scales}, meant
 
 
 def autoround_nvfp4(matrix):
@@ -291,7 +292,8 @@ CASES = {
                       "packing_format": "auto_round:mx_fp", "extra_config": {BLOCK + "experts.3": {"bits": 16}}},
         lambda e, p: plain if e == 3 else autoround_mxfp4),
     "mxfp8 of AutoRound": (
-        AUTO_ROUND | {"bits": 8, "act_bits": 16, "group_size": 32, "data_type": "mx_fp", "packing_format": "auto_round:mx_fp"},
+        AUTO_ROUND | {"bits": 8, "act_bits": 16, "group_size": 32, "data_type": "mx_fp",
+                      "packing_format": "auto_round:mx_fp"},
         lambda e, p: (lambda m: mxfp8(m, E8M0)) if e == 1 else mxfp8),
     "nvfp4 of AutoRound": (
         AUTO_ROUND | {"group_size": 16, "data_type": "nv_fp", "act_data_type": "nv_fp4_with_static_gs",

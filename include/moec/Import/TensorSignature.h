@@ -126,8 +126,8 @@ enum class PartUse {
   /// Quantized scales, stored beside their code book and the scales of their
   /// blocks (double quantization of bitsandbytes).
   NestedScales,
-  /// Of groups of integers: the values that the middle of the range stands for,
-  /// beside the scales. They become minima: 8 times the scale less the value.
+  /// Values that the middle code stands for, one per group, stored beside the
+  /// scales. They become minima: 8 times the scale less the value.
   MiddleValues,
   // Nothing is copied; an unexpected value is refused.
   Shape,         ///< two integers: rows and columns of the matrix
