@@ -9,9 +9,10 @@ from importlib.machinery import SourceFileLoader
 import pytest
 from features import FEATURES, FORMATS, features
 from random_specs import draw, mutate
+from readers import SCHEMA, judge_readers
 from runs import ALL_CASES, ROOT
 from shrink import shrink
-from verdicts import SCHEMA, TARGETS, Verdict, judge, judge_readers, options_for
+from verdicts import TARGETS, Verdict, judge, options_for
 
 SEED = 29
 DRAWS = [draw(SEED, index) for index in range(60 if ALL_CASES else 24)]
@@ -61,8 +62,7 @@ def test_what_does_not_fail_again_is_reported_as_it_failed(monkeypatch):
     loader.exec_module(script)
     verdicts = iter([Verdict("hangs", "timed out after 300 seconds")])
     monkeypatch.setattr(script, "judge", lambda *_: next(verdicts, Verdict("ok")))
-    monkeypatch.setattr(script, "judge_readers", lambda *_: Verdict("ok"))
-    counts, failures = script.judge_index(SEED, 7, ["cpu"], runs=None)
+    counts, failures = script.judge_index(SEED, 7, ["cpu"], readers=False, runs=None)
     assert counts["cpu", "hangs"] == 1
     assert len(failures) == 1 and "cpu: hangs" in failures[0] and "timed out" in failures[0]
 

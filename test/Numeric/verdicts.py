@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The outcome of a random case: whether readers accept its spec, and whether its kernels are right."""
+"""The outcome of a random case: whether its kernels are right."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import jsonschema
 from cases import Case
-from runs import ROOT, TIMEOUT, Runs, binary
+from runs import TIMEOUT, Runs, binary
 
-from moec.reference import LayerSpec, SpecError
+from moec.reference import LayerSpec
 
 TARGETS = ("cpu", "sm_90a", "sm_80")
 #: The first GPU, with the best target that it runs.
 GPU = "gpu"
-SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
-_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 #: The compiler's refusals of legal specs: with the field, or the weight and the
 #: target, in the message.
@@ -50,36 +47,13 @@ class Verdict:
         return self.kind == other.kind and said[0] == said[1]
 
 
-def _compile(model: dict, *options: str) -> subprocess.CompletedProcess:
+def compile_model(model: dict, *options: str) -> subprocess.CompletedProcess:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         path.write_text(json.dumps(model))
         command = [str(binary("moe-compile")), str(path), *options]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", timeout=TIMEOUT)
-
-
-def judge_readers(model: dict, legal: bool = False) -> Verdict:
-    """Whether schema, reference and importer agree on legality.
-
-    The schema has no relations between numbers, so the others may refuse specs that it accepts.
-    """
-    try:
-        LayerSpec.from_json(model)
-        reference = ""
-    except SpecError as error:
-        reference = str(error)
-    done = _compile(model, "--emit=moe")
-    if done.returncode not in (0, 1):
-        return Verdict("crash", f"moe-compile --emit=moe exits {done.returncode}\n{done.stdout}")
-    if done.returncode == 1 and not re.search(r"error: .", done.stdout):
-        return Verdict("error", f"moe-compile --emit=moe says nothing\n{done.stdout}")
-    importer = "" if done.returncode == 0 else done.stdout
-    schema = "\n".join(error.message for error in _VALIDATOR.iter_errors(model))
-    if bool(reference) == bool(importer) and (reference or not schema) and not (legal and reference):
-        return Verdict("ok")
-    said = {"reference": reference, "importer": importer, "schema": schema}
-    return Verdict("readers", "\n".join(f"{name}: {text or 'legal'}" for name, text in said.items()))
 
 
 def options_for(target: str) -> tuple[str, ...]:
@@ -100,7 +74,7 @@ def judge(case: Case, target: str, runs: Runs) -> Verdict:
     spec = LayerSpec.from_json(case.model)
     if not all(quantization.supported for quantization in spec.quantizations):
         # The reference has no inputs for it.
-        done = _compile(case.model, f"--target={'sm_90a' if target == GPU else target}", "--emit=tile")
+        done = compile_model(case.model, f"--target={'sm_90a' if target == GPU else target}", "--emit=tile")
         if done.returncode == 0:
             return Verdict("wrong", "compiled, though the reference has no numbers for it")
         return _of_failure(done.returncode, done.stdout)
