@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 from cases import Case
 from features import multiplications
+from runs import count_tokens
 
 from moec.reference import HARD_INPUTS, LayerSpec, SpecError, decide, evaluate, generate
 from moec.reference.activations import PARAMETERS
@@ -336,8 +337,9 @@ def is_telling(case: Case) -> bool:
     spec = LayerSpec.from_json(case.model)
     if not all(quantization.supported for quantization in spec.quantizations):
         return True
+    tokens = count_tokens(case)
     try:
-        tensors = generate(spec, case.tokens, case.seed, case.hard)
+        tensors = generate(spec, tokens, case.seed, case.hard)
     except SpecError:
         return False
     decision = decide(spec, tensors)
@@ -353,7 +355,7 @@ def is_telling(case: Case) -> bool:
     out = np.where(lost, 0.0, out)
     if np.isinf(out).any() or (case.hard != "wide_hidden" and np.abs(out).max(initial=0.0) > 1e3):
         return False
-    return case.tokens == 0 or bool(out.any())
+    return tokens == 0 or bool(out.any())
 
 
 def _applies(case: Case) -> bool:
@@ -380,11 +382,44 @@ def _inputs(rng: random.Random, case: Case) -> Case | None:
     return None
 
 
+def _parallel(rng: random.Random, case: Case) -> dict | None:
+    """Ranks for the tokens of a case, with whole experts on each, if the layer can have them."""
+    spec = LayerSpec.from_json(case.model)
+    dp, tp = rng.choice([(2, 1), (1, 2), (4, 1), (2, 2), (3, 1)])
+    sp = tp > 1 and rng.random() < 0.4
+    shared = spec.shared_experts
+    fits = (spec.num_experts % (dp * tp) == 0 and case.tokens > 0 and case.tokens % (dp * (tp if sp else 1)) == 0
+            and spec.local_experts is None and spec.replicas is None
+            and not (spec.num_valid_tokens or spec.padding_mask or spec.record_ids or spec.record_load)
+            and (shared is None or tp == 1 or not shared.quantization and shared.intermediate_size % tp == 0)
+            and not any(_shares_scale(quantization) for quantization in spec.quantizations))
+    if not fits:
+        return None
+    return {"dp": dp, "tp": tp, "experts": rng.choice(["linear", "round_robin"])} | ({"sp": True} if sp else {})
+
+
+def _shares_scale(quantization) -> bool:
+    """Whether activations have one scale of all rows, which each rank computes for its own."""
+    activation = quantization.activation
+    return activation is not None and activation.granularity == "tensor" and not activation.static
+
+
+def _use_ranks(rng: random.Random, case: Case) -> Case:
+    """The case on several ranks, with as many tokens in all."""
+    parallel = _parallel(rng, case)
+    if parallel is None:
+        return case
+    split = replace(case, model=case.model | {"parallel": parallel}, tokens=1)
+    return replace(split, tokens=case.tokens // count_tokens(split))
+
+
 def draw(seed: int, index: int) -> Case:
     """A legal spec with inputs; which it is depends on `seed` and `index` alone."""
     rng = random.Random(f"{seed} {index}")
     # Separate random numbers: the dtype of logits changes nothing else in a spec.
     of_logits = random.Random(f"{seed} {index} logits")
+    # Likewise for how a layer is run.
+    of_runs = random.Random(f"{seed} {index} runs")
     while True:
         model, tokens = _model(rng), pick(rng, _TOKENS)
         if model.get("entry") == "logits" and of_logits.random() < 0.3:
@@ -395,8 +430,12 @@ def draw(seed: int, index: int) -> Case:
         if not _is_small(case):
             continue
         case = _inputs(rng, case)
-        if case is not None:
-            return case
+        if case is None:
+            continue
+        kind = pick(of_runs, {None: 6, "batch_invariant": 2, "ranks": 2})
+        if kind == "batch_invariant":
+            return replace(case, model=case.model | {"batch_invariant": True})
+        return _use_ranks(of_runs, case) if kind == "ranks" else case
 
 
 # -- specs that may be wrong

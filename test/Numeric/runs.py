@@ -13,6 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from cases import Case
 
 from moec.reference import InputError, LayerSpec, Report, TensorFile, check, generate
@@ -35,6 +36,13 @@ def binary(name: str) -> Path:
     return path
 
 
+def count_tokens(case: Case) -> int:
+    """The tokens of all ranks; those of a case are the tokens of one."""
+    parallel = case.model.get("parallel", {})
+    ranks = parallel.get("dp", 1) * parallel.get("pcp", 1)
+    return case.tokens * ranks * (parallel.get("tp", 1) if parallel.get("sp") else 1)
+
+
 @dataclass
 class Run:
     """A finished process and the files around it."""
@@ -52,8 +60,8 @@ class Run:
 
     def check(self) -> Report:
         """The verdict of the reference; a failed process is an error."""
-        # The level moe has no buffers: it shows nothing but the output.
-        has_buffers = "--level=moe" not in self.command
+        # The level moe has no buffers, and those of several ranks are not gathered: the output is all they show.
+        has_buffers = "--level=moe" not in self.command and "parallel" not in self.case.model
         if self.returncode != 0:
             raise AssertionError(self.explain(f"moe-run exits {self.returncode}"))
         spec = LayerSpec.from_json(self.case.model)
@@ -81,7 +89,8 @@ class Runs:
         """Removes the files of a run that went well."""
         shutil.rmtree(run.inputs.parent, ignore_errors=True)
 
-    def get(self, case: Case, *options: str) -> Run:
+    def get(self, case: Case, *options: str, tensors: dict[str, np.ndarray] | None = None) -> Run:
+        """Runs a case, with these tensors if they are given."""
         name = "-".join([case.name, *options]).replace("=", "-")
         # A file system takes names of 255 bytes.
         if len(name) > 200:
@@ -93,7 +102,9 @@ class Runs:
         )
         model.write_text(json.dumps(case.model))
         spec = LayerSpec.from_json(case.model)
-        write_tensors(inputs, generate(spec, case.tokens, case.seed, case.hard))
+        if tensors is None:
+            tensors = generate(spec, count_tokens(case), case.seed, case.hard)
+        write_tensors(inputs, tensors)
         command = [
             str(binary("moe-run")),
             str(model),

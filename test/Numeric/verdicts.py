@@ -8,13 +8,15 @@ import json
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from cases import Case
-from runs import TIMEOUT, Runs, binary
+from runs import TIMEOUT, Run, Runs, binary, count_tokens
+from safetensors import safe_open
 
-from moec.reference import LayerSpec
+from moec.reference import LayerSpec, generate, signature
 
 TARGETS = ("cpu", "sm_90a", "sm_80")
 #: The first GPU, with the best target that it runs.
@@ -26,6 +28,7 @@ REFUSALS = (
     r"'\S*quantization\S*' = \".*\" is described .* but not compiled",
     r"of '\S+' cannot be lowered: .* is not supported on target \S+, which supports .*",
     r"of '\S+' cannot be lowered: rows quantized .* are not supported on target \S+, which supports .*",
+    r"computes one scale from all rows, .* or remove 'batch_invariant'",
 )
 
 
@@ -69,8 +72,43 @@ def _of_failure(returncode: int, messages: str) -> Verdict:
     return Verdict("refused" if is_refusal else "error", messages)
 
 
+def _read_bits(path: Path, dtype: str) -> np.ndarray:
+    """The rows of an output as integers, with one NaN."""
+    with safe_open(str(path), framework="np") as file:
+        output = np.ascontiguousarray(file.get_tensor("output"))
+    bits = output.view(np.uint32 if dtype == "f32" else np.uint16)
+    infinity, size = {"f32": (0x7F800000, 0x7FFFFFFF), "bf16": (0x7F80, 0x7FFF), "f16": (0x7C00, 0x7FFF)}[dtype]
+    return np.where((bits & size) > infinity, infinity | 1, bits)
+
+
+def _find_changed(case: Case, target: str, runs: Runs, whole: Run) -> str:
+    """Where rows have other bits in a smaller call; empty if nowhere, and for replicas, which a row's place selects."""
+    spec = LayerSpec.from_json(case.model)
+    if case.tokens < 2 or spec.replicas is not None:
+        return ""
+    tensors = generate(spec, case.tokens, case.seed, case.hard)
+    of_tokens = {tensor.name for tensor in signature.inputs(spec) if tensor.tokens}
+    expected = _read_bits(whole.outputs, spec.dtype)
+    for first, end in ((case.tokens - 1, case.tokens), (case.tokens // 3, case.tokens - case.tokens // 4)):
+        given = {name: each[first:end] if name in of_tokens else each for name, each in tensors.items()}
+        if spec.num_valid_tokens:
+            given["num_valid_tokens"] = np.clip(tensors["num_valid_tokens"] - first, 0, end - first)
+        part = replace(case, name=f"{case.name}_{first}", tokens=end - first)
+        run = runs.get(part, *options_for(target), tensors=given)
+        if run.returncode != 0:
+            return f"rows {first} to {end - 1} alone: exits {run.returncode}\n{run.messages}"
+        changed = np.flatnonzero((_read_bits(run.outputs, spec.dtype) != expected[first:end]).any(axis=1))
+        runs.forget(run)
+        if changed.size:
+            return f"row {first + changed[0]} has other bits in a call with rows {first} to {end - 1}"
+    return ""
+
+
 def judge(case: Case, target: str, runs: Runs) -> Verdict:
-    """Whether the kernels of a case agree with the reference, or are refused by name."""
+    """Whether the kernels of a case agree with the reference, or are refused by name. On a GPU one rank has all of it."""
+    if target == GPU and "parallel" in case.model:
+        model = {name: value for name, value in case.model.items() if name != "parallel"}
+        case = replace(case, model=model, tokens=count_tokens(case))
     spec = LayerSpec.from_json(case.model)
     if not all(quantization.supported for quantization in spec.quantizations):
         # The reference has no inputs for it.
@@ -89,6 +127,9 @@ def judge(case: Case, target: str, runs: Runs) -> Verdict:
             report = run.check()
             text = "\n".join([report.summary(), *report.failures])
             verdict = Verdict("ok" if report.ok else "wrong", text)
+            if report.ok and case.model.get("batch_invariant"):
+                changed = _find_changed(case, target, runs, run)
+                verdict = Verdict("wrong", changed) if changed else verdict
     except AssertionError as error:
         verdict = Verdict("wrong", str(error))
     runs.forget(run)
