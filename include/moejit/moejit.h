@@ -374,6 +374,37 @@ MOERT_API moert_status *moejit_layer_benchmark(moert_layer *layer,
                                                int64_t tokens, int repeat,
                                                uint64_t seed, double *seconds);
 
+/* How runs of a layer are compared with the reference; all 0 except `size` is
+ * the default. */
+typedef struct moejit_verify_options {
+  /* sizeof(moejit_verify_options), so that later versions may add fields. */
+  size_t size;
+  /* Runs `every`, 2 * `every`, ... are compared; 0: as $MOEC_VERIFY says, or
+   * none. */
+  int64_t every;
+  /* Compared rows of such a run; 0: 1. */
+  int64_t rows;
+  /* Of the choice of rows. */
+  uint64_t seed;
+  /* The folder for what reproduces wrong rows. NULL: $MOEC_VERIFY_DIR, else
+   * moec-verify in the folder of temporary files. */
+  const char *folder;
+  /* Not 0: runs that are captured into graphs are neither counted nor compared.
+   * 0: they are refused. */
+  int skip_captured;
+} moejit_verify_options;
+
+/* Compares sampled rows of some runs with the float64 reference over the bound
+ * weights, which are kept from here on (docs/howto/debug.md). A wrong row is
+ * told on the error stream, and by the next moert_layer_synchronize() or
+ * moert_layer_synchronize_stream(). Clones made afterwards are compared too.
+ * MOERT_UNAVAILABLE for a layer that cannot be compared; if only $MOEC_VERIFY
+ * asks for it, that is a warning. `options` may be NULL. */
+MOERT_API moert_status *
+moejit_layer_verify(moert_layer *layer, const moejit_verify_options *options);
+/* Not 0: runs of the layer are compared. */
+MOERT_API int moejit_layer_is_verified(const moert_layer *layer);
+
 #ifdef __cplusplus
 }
 #endif

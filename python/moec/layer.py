@@ -98,7 +98,7 @@ def _get_path(path: Any, argument: str) -> Any:
 _INTERNALS = frozenset({
     "benchmark_runs", "bind_memory", "bind_prepared", "bind_weight", "device_object", "fill_weights", "load_tensors",
     "load_weights", "operands", "owns_weights", "plan_text", "prepare_weights", "selects", "spec_text", "time_calls",
-    "write_prepared",
+    "verify_runs", "write_prepared",
 })
 
 
@@ -477,6 +477,33 @@ class Layer(_core.Layer):
         if path is not None:
             write_page(path, page)
         return page
+
+    def verify(
+        self,
+        every: int = 0,
+        *,
+        rows: int = 1,
+        seed: int = 0,
+        folder: str | os.PathLike[str] | None = None,
+        in_graphs: str = "refuse",
+    ) -> Layer:
+        """Compares `rows` rows of each `every`-th call with the float64 reference over the bound weights
+        (docs/howto/debug.md). A wrong row is logged on stderr, and raised as Error by the next synchronize(). From here
+        on weights cannot be released. Clones made afterwards are compared too.
+
+        every: 0 takes it from MOEC_VERIFY, which by itself applies to every layer; unset, no call is compared.
+        seed: of the choice of rows.
+        folder: where files that reproduce a wrong row are written; default: MOEC_VERIFY_DIR, else moec-verify in the
+            folder of temporary files.
+        in_graphs: calls that are captured into CUDA graphs are not compared: "refuse" raises InvalidArgument for them,
+            "skip" leaves them out.
+
+        Raises Unavailable for a layer that cannot be compared."""
+        if in_graphs not in ("refuse", "skip"):
+            raise _core.InvalidArgument(f"in_graphs: {in_graphs!r} found; \"refuse\" and \"skip\" are accepted")
+        path = None if folder is None else _get_path(folder, "folder")
+        self.verify_runs(every, rows, seed, path, in_graphs == "skip")
+        return self
 
     def benchmark(self, tokens: int, *, repeat: int = 20, seed: int = 0) -> Benchmark:
         """Times `repeat` runs on `tokens` pseudo-random tokens with the bound weights, after one warm-up run. On a GPU

@@ -34,6 +34,9 @@ _layers: dict[tuple[str, str], weakref.WeakSet[Layer]] = {}
 _workspaces: dict[tuple[str, int], torch.Tensor] = {}
 _lock = threading.RLock()
 
+#: What MOEC_VERIFY does with calls in CUDA graphs (Layer.verify). Engines' plugins set it, since engines capture.
+verify_in_graphs = "refuse"
+
 
 def is_traced() -> bool:
     """Returns whether a compiler, a tracer or a mode of PyTorch's dispatcher has to see operators."""
@@ -118,7 +121,10 @@ class PooledLayer(LayerInWorkspace):
     def _make(self, spec: Mapping[str, Any]) -> Layer:
         for layer in _layers.get(self.key, ()):
             return layer.clone()
-        return compile(dict(spec), device=self.key[0])
+        made = compile(dict(spec), device=self.key[0])
+        if made.verifies_runs:
+            made.verify(in_graphs=verify_in_graphs)
+        return made
 
     def bind(
         self, weights: Mapping[str, torch.Tensor], memory: Optional[Mapping[str, torch.Tensor]] = None

@@ -10,6 +10,7 @@
 #include "moejit/moejit.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 using namespace moec::python;
@@ -167,6 +168,15 @@ static PyObject *compile(PyObject *self, PyObject *tuple) {
   return answer;
 }
 
+/// Lets MOEC_VERIFY decide which runs are compared; frees the layer if that is
+/// wrong.
+static moert_status *verifyByEnvironment(moert_layer *&layer) {
+  moert_status *status = moejit_layer_verify(layer, nullptr);
+  if (status)
+    moert_layer_free(std::exchange(layer, nullptr));
+  return status;
+}
+
 /// load(class, source, device) -> (layer, from the cache, seconds).
 static PyObject *load(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
@@ -183,6 +193,8 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
     Unlocked unlocked;
     status = moejit_load_layer(getCompilerState(self).compiler, source.get(),
                                device->device, nullptr, &layer, &report);
+    if (!status)
+      status = verifyByEnvironment(layer);
   }
   if (!check(status))
     return nullptr;
@@ -322,6 +334,8 @@ static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
     status = moert_package_from_memory(data, size_t(size), &package);
     if (!status)
       status = moert_layer_create(package, device->device, nullptr, &layer);
+    if (!status)
+      status = verifyByEnvironment(layer);
     moert_package_free(package);
   }
   if (!check(status, "package"))

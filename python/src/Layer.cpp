@@ -745,6 +745,41 @@ static PyObject *generateWeights(PyObject *self, PyObject *number) {
   });
 }
 
+/// verify_runs(every, rows, seed, folder or None, whether captured runs are left
+/// out).
+static PyObject *verifyRuns(PyObject *self, PyObject *const *arguments,
+                            Py_ssize_t count) {
+  LayerState &state = getState(self);
+  moejit_verify_options options = {};
+  options.size = sizeof(options);
+  int64_t seed = 0;
+  if (!checkCount("verify_runs", count, 5, 5) ||
+      !getInt(arguments[0], "every", 0, INT64_MAX, options.every) ||
+      !getInt(arguments[1], "rows", 0, INT64_MAX, options.rows) ||
+      !getInt(arguments[2], "seed", 0, INT64_MAX, seed))
+    return nullptr;
+  options.seed = uint64_t(seed);
+  if (arguments[3] != Py_None &&
+      !(options.folder = getText(arguments[3], "folder")))
+    return nullptr;
+  int skips = PyObject_IsTrue(arguments[4]);
+  if (skips < 0)
+    return nullptr;
+  options.skip_captured = skips;
+  Locked locked(state);
+  if (!locked.isOpen() || !check(moejit_layer_verify(state.layer, &options)))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+static PyObject *verifiesRuns(PyObject *self, void *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  return PyBool_FromLong(moejit_layer_is_verified(state.layer));
+}
+
 static PyObject *benchmark(PyObject *self, PyObject *const *arguments,
                            Py_ssize_t count) {
   LayerState &state = getState(self);
@@ -851,6 +886,7 @@ bool moec::python::addLayer(PyObject *module) {
       makeMethod("write_prepared", writePrepared),
       makeMethod("bind_prepared", bindPrepared),
       makeMethod("benchmark_runs", benchmark),
+      makeMethod("verify_runs", verifyRuns),
       makeMethod("time_calls", timeCalls),
       makeMethod("run", runLayer,
                  "run(tokens, tensors, stream=None): runs a layer compiled "
@@ -899,6 +935,8 @@ bool moec::python::addLayer(PyObject *module) {
        nullptr},
       {"plan_text", getPlanText, nullptr, nullptr, nullptr},
       {"spec_text", getSpecText, nullptr, nullptr, nullptr},
+      {"verifies_runs", verifiesRuns, nullptr,
+       "Whether runs are compared with the reference (verify()).", nullptr},
       {"closed", getClosed, nullptr, "Whether close() was called.", nullptr},
       {"device", getDeviceName, nullptr, "\"cuda:0\" or \"cpu\".", nullptr},
       {"device_object", getDeviceObject, nullptr, nullptr, nullptr},

@@ -270,6 +270,8 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
   (*clone)->prefixes = layer->prefixes;
   (*clone)->decoderLayer = layer->decoderLayer;
   (*clone)->description = layer->description;
+  if (layer->watch)
+    (*clone)->watch = layer->watch->clone(**clone);
   return nullptr;
 }
 
@@ -334,6 +336,29 @@ Result<TensorView> readTensor(const moert_tensor &tensor) {
   return view;
 }
 
+/// Waits until nothing reads the weights of the layer.
+static void settle(moert_layer &layer) {
+  if (layer.watch)
+    layer.watch->settle();
+}
+
+/// Success if weights need not stay bound.
+static Status checkKept(const moert_layer &layer) {
+  return layer.watch ? layer.watch->checkKept() : Status::ok();
+}
+
+/// What was found out about the layer's runs, once they are complete.
+static Status reportRuns(moert_layer &layer, Status status) {
+  return status && layer.watch ? layer.watch->report() : status;
+}
+
+static bool isWeight(const moert_layer &layer, const char *name) {
+  const Plan &plan = layer.executor->plan();
+  int64_t index = plan.findTensor(name);
+  return index >= 0 &&
+         plan.tensors[static_cast<size_t>(index)].role == TensorRole::Weight;
+}
+
 moert_status *moert_layer_bind(moert_layer *layer, const moert_tensor *tensor) {
   NEEDED(layer);
   NEEDED(tensor);
@@ -342,6 +367,8 @@ moert_status *moert_layer_bind(moert_layer *layer, const moert_tensor *tensor) {
   Result<TensorView> view = readTensor(*tensor);
   if (!view)
     return answer(view.status());
+  if (layer->watch && isWeight(*layer, tensor->name))
+    settle(*layer);
   return answer(layer->executor->bind(tensor->name, *view));
 }
 
@@ -357,17 +384,21 @@ static moert_status *answerWith(const Result<PrepareReport> &prepared,
 moert_status *moert_layer_prepare_weights(moert_layer *layer,
                                           moert_prepare_report *report) {
   NEEDED(layer);
+  settle(*layer);
   return answerWith(layer->executor->prepareWeights(), report);
 }
 
 moert_status *moert_layer_prepare_again(moert_layer *layer,
                                         moert_prepare_report *report) {
   NEEDED(layer);
+  settle(*layer);
   return answerWith(layer->executor->prepareAgain(), report);
 }
 
 moert_status *moert_layer_release_weights(moert_layer *layer) {
   NEEDED(layer);
+  if (Status status = checkKept(*layer); !status)
+    return answer(status);
   Status status = layer->executor->releaseWeights();
   if (status)
     for (const moert_tensor_info &info : layer->infos)
@@ -415,6 +446,8 @@ moert_status *moert_layer_bind_prepared(moert_layer *layer, const char *path,
   Result<PreparedFileOptions> read = readOptions(__func__, options);
   if (!read)
     return answer(read.status());
+  if (Status status = checkKept(*layer); !status)
+    return answer(status);
   Status status = layer->executor->bindPrepared(path, *read).status();
   if (status)
     layer->loaded.clear();
@@ -471,6 +504,9 @@ moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
     layer->stream = std::move(wrapped);
     layer->native = stream;
   }
+  if (layer->watch)
+    if (Status status = layer->watch->beforeRun(layer->stream.get()); !status)
+      return answer(status);
   Executor &executor = *layer->executor;
   tokens = layer->getGroupTokens(tokens);
   Status status = workspace ? executor.run(tokens, {workspace, workspace_bytes},
@@ -481,6 +517,8 @@ moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
     status = layer->device.retain(
         *layer->stream,
         std::make_shared<const decltype(layer->loaded)>(layer->loaded));
+  if (status && layer->watch)
+    layer->watch->afterRun(tokens, layer->stream.get());
   return answer(std::move(status));
 }
 
@@ -490,15 +528,15 @@ int moert_layer_is_captured(const moert_layer *layer) {
 
 moert_status *moert_layer_synchronize(moert_layer *layer) {
   NEEDED(layer);
-  return answer(layer->executor->synchronize());
+  return answer(reportRuns(*layer, layer->executor->synchronize()));
 }
 
 moert_status *moert_layer_synchronize_stream(moert_layer *layer, void *stream) {
   NEEDED(layer);
   if (stream == MOERT_LAYER_STREAM || layer->device.checkTarget("cpu"))
-    return answer(layer->executor->synchronize());
+    return answer(reportRuns(*layer, layer->executor->synchronize()));
   Result<std::unique_ptr<Stream>> wrapped = layer->device.wrapStream(stream);
   if (!wrapped)
     return answer(wrapped.status());
-  return answer(layer->executor->synchronize(**wrapped));
+  return answer(reportRuns(*layer, layer->executor->synchronize(**wrapped)));
 }

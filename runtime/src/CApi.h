@@ -8,6 +8,7 @@
 #ifndef MOERT_SRC_CAPI_H
 #define MOERT_SRC_CAPI_H
 
+#include "RunWatch.h"
 #include "moert/Executor.h"
 #include "moert/Package.h"
 #include "moert/moert.h"
@@ -77,6 +78,8 @@ struct moert_layer {
   /// The stream of the latest run, wrapped.
   std::unique_ptr<moert::Stream> stream;
   void *native = MOERT_LAYER_STREAM;
+  /// Null if nothing looks at runs. Destroyed first, since it reads the rest.
+  std::unique_ptr<moert::RunWatch> watch;
 };
 
 /// Reads a caller's tensor, whose name and dtype are not null.

@@ -76,13 +76,9 @@ struct Task {
   int64_t column;
 };
 
-/// A sign, two bits of exponent and one of mantissa.
-double decodeE2M1(int code) {
-  int exponent = code >> 1 & 3, mantissa = code & 1;
-  double size =
-      exponent == 0 ? 0.5 * mantissa : std::ldexp(2 + mantissa, exponent - 2);
-  return code & 8 ? -size : size;
-}
+/// Codes of a sign, two bits of exponent and one of mantissa.
+constexpr double kE2M1[16] = {0.0,  0.5,  1.0,  1.5,  2.0,  3.0,  4.0,  6.0,
+                              -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0};
 
 /// NormalFloat: quantiles of the normal distribution, with an exact 0.
 constexpr float kNormalFloat[16] = {
@@ -120,14 +116,19 @@ void readElements(const Product &product, int64_t row, int64_t sizeK,
       }
     return;
   }
-  std::vector<double> bytes(sizeK / 2);
-  product.weight->read(row * (sizeK / 2), sizeK / 2, bytes.data());
-  for (int64_t k = 0; k < sizeK; ++k) {
-    int code = static_cast<int>(bytes[k / 2]) >> k % 2 * 4 & 0xF;
-    to[k] = storage == StorageType::Fp4E2M1        ? decodeE2M1(code)
-            : storage == StorageType::NF4          ? kNormalFloat[code]
-            : product.zeroPoints || product.minima ? code
-                                                   : code - 8;
+  double values[16];
+  for (int code = 0; code < 16; ++code)
+    values[code] = storage == StorageType::Fp4E2M1        ? kE2M1[code]
+                   : storage == StorageType::NF4          ? kNormalFloat[code]
+                   : product.zeroPoints || product.minima ? code
+                                                          : code - 8;
+  // The upper half of `to`, of which each byte is read before it is written.
+  double *bytes = to + sizeK / 2;
+  product.weight->read(row * (sizeK / 2), sizeK / 2, bytes);
+  for (int64_t i = 0; i < sizeK / 2; ++i) {
+    int byte = static_cast<int>(bytes[i]);
+    to[2 * i] = values[byte & 0xF];
+    to[2 * i + 1] = values[byte >> 4 & 0xF];
   }
 }
 
@@ -169,11 +170,24 @@ void applyScales(const Product &product, int64_t column, double *weights) {
     for (double &scale : scales)
       scale = static_cast<float>(scale) * static_cast<float>(global);
   }
-  for (int64_t k = 0; k < sizeK; ++k) {
-    int zeroPoint = static_cast<int>(zeroPoints[k / width]) & 0xFF;
-    weights[k] =
-        (weights[k] - zeroPoint) * scales[k / width] - minima[k / width];
+  for (int64_t i = 0; i < count; ++i) {
+    int zeroPoint = static_cast<int>(zeroPoints[i]) & 0xFF;
+    for (int64_t k = i * width; k < std::min((i + 1) * width, sizeK); ++k)
+      weights[k] = (weights[k] - zeroPoint) * scales[i] - minima[i];
   }
+}
+
+/// The product of one row, which blocks of rows would pad.
+double multiplyRow(const double *x, const double *weights, int64_t sizeK) {
+  constexpr int numSums = 8;
+  double sums[numSums] = {};
+  for (int64_t k = 0; k < sizeK; k += numSums)
+    for (int i = 0; i < numSums; ++i)
+      sums[i] += x[k + i] * weights[k + i];
+  double total = 0;
+  for (double sum : sums)
+    total += sum;
+  return total;
 }
 
 void run(const Task &task) {
@@ -181,7 +195,9 @@ void run(const Task &task) {
   Matrix &out = *task.product->out;
   int64_t sizeK = x.getNumColumns(), stride = x.getStride();
   int64_t count = std::min(kBlockN, out.getNumColumns() - task.column);
-  std::vector<double> nTile(kBlockN * stride);
+  // Kept, since a large allocation per task costs more than its use.
+  static thread_local std::vector<double> nTile;
+  nTile.assign(kBlockN * stride, 0);
   for (int64_t j = 0; j < count; ++j) {
     int64_t row = task.product->firstRow + task.column + j;
     double *weights = nTile.data() + j * stride;
@@ -191,6 +207,12 @@ void run(const Task &task) {
     }
     readElements(*task.product, row, sizeK, weights);
     applyScales(*task.product, task.column + j, weights);
+  }
+  if (x.getNumRows() == 1) {
+    for (int64_t j = 0; j < count; ++j)
+      out.row(0)[task.column + j] =
+          multiplyRow(x.row(0), nTile.data() + j * stride, stride);
+    return;
   }
   // Rows of the output are padded to whole vectors, so an odd last column has a
   // neighbour, which gets 0 * x, perhaps NaN.

@@ -12,6 +12,7 @@
 #include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -55,6 +56,14 @@ double decodeE8M0(uint8_t bits) {
                       : std::ldexp(1.0, bits - 127);
 }
 
+/// The values of all bytes.
+std::array<double, 256> decodeAll(double (*decode)(uint8_t)) {
+  std::array<double, 256> values;
+  for (size_t bits = 0; bits < values.size(); ++bits)
+    values[bits] = decode(static_cast<uint8_t>(bits));
+  return values;
+}
+
 class MemorySource : public Source {
 public:
   MemorySource(const void *data, moert::DType dtype)
@@ -80,12 +89,16 @@ public:
       return;
     case moert::DType::F8E4M3: {
       const auto *bytes = static_cast<const uint8_t *>(data) + first;
-      std::transform(bytes, bytes + count, to, decodeE4M3);
+      static const std::array<double, 256> values = decodeAll(decodeE4M3);
+      std::transform(bytes, bytes + count, to,
+                     [](uint8_t bits) { return values[bits]; });
       return;
     }
     case moert::DType::F8E8M0: {
       const auto *bytes = static_cast<const uint8_t *>(data) + first;
-      std::transform(bytes, bytes + count, to, decodeE8M0);
+      static const std::array<double, 256> values = decodeAll(decodeE8M0);
+      std::transform(bytes, bytes + count, to,
+                     [](uint8_t bits) { return values[bits]; });
       return;
     }
     case moert::DType::I8:

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Run/HostTensor.h"
+#include "WeightMemory.h"
 #include "Jit/CApi.h"
 
 using namespace moec;
@@ -42,7 +43,7 @@ static Status generate(moert_layer &layer, uint64_t seed) {
   Status status = generateTensors(*tensors, options);
   // Runs in flight may still read the weights that are replaced here.
   if (status)
-    status = layer.executor->synchronize();
+    status = awaitReaders(layer);
   for (HostTensor &tensor : *tensors) {
     if (status && tensor.role == moert::TensorRole::Weight)
       status = bind(layer, tensor);

@@ -23,6 +23,12 @@ bool moec::ownsWeights(const moert_layer &layer,
   });
 }
 
+Status moec::awaitReaders(moert_layer &layer) {
+  if (layer.watch)
+    layer.watch->settle();
+  return layer.executor->synchronize();
+}
+
 Status DeviceMemory::allocate(const std::vector<HostTensor> &tensors) {
   for (const HostTensor &tensor : tensors) {
     Result<std::unique_ptr<moert::Buffer>> buffer =
@@ -80,7 +86,7 @@ Status DeviceMemory::bind(const std::vector<HostTensor> &tensors) {
   if (Status status = synchronize(); !status)
     return status;
   // Runs in flight may still read the weights that are replaced here.
-  if (Status status = layer.executor->synchronize(); !status)
+  if (Status status = awaitReaders(layer); !status)
     return status;
   for (const HostTensor &tensor : tensors) {
     moert::TensorView view = tensor.getView();

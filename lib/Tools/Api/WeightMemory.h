@@ -18,6 +18,9 @@ namespace moec {
 bool ownsWeights(const moert_layer &layer,
                  const std::vector<HostTensor> &tensors);
 
+/// Waits until neither runs of the layer nor their comparison read its weights.
+moert::Status awaitReaders(moert_layer &layer);
+
 /// Device memory for weights, bound to the layer all at once.
 class DeviceMemory : public TensorMemory {
 public:

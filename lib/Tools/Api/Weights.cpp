@@ -345,7 +345,7 @@ static Status updateAll(moert_layer &layer, Weights &weights,
     return status;
   for (HostTensor &tensor : weights.tensors)
     tensor.isGiven = false;
-  if (Status status = layer.executor->synchronize(); !status)
+  if (Status status = awaitReaders(layer); !status)
     return status;
   bool wasPrepared = layer.executor->isPrepared();
   DeviceMemory memory(layer);
@@ -381,7 +381,7 @@ static Status updateSome(moert_layer &layer, Weights &weights,
   ScratchMemory scratch;
   if (Status status = write(scratch); !status)
     return status;
-  if (Status status = layer.executor->synchronize(); !status)
+  if (Status status = awaitReaders(layer); !status)
     return status;
   DeviceMemory memory(layer);
   memory.reuse();

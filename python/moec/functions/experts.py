@@ -217,7 +217,8 @@ class Experts:
                 previous.read[name].copy_(each)
             read = previous.read
         layer.bind({**weights, **read}, memory)
-        layer.layer.release_weights()
+        if not layer.layer.verifies_runs:
+            layer.layer.release_weights()
         with self._lock:
             self.layer, self._held = layer, (hidden, dtype, top_k)
             self._stamp, self._sources = None, ()
