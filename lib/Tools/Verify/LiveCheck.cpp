@@ -14,6 +14,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Process.h"
 
+#include <atomic>
 #include <set>
 
 using namespace moec;
@@ -159,9 +160,12 @@ void LiveCheck::compare(const SampledRun &run, const BoundWeights &weights,
   std::string text = llvm::formatv("{0}: row {1} is wrong: {2}", where,
                                    wrong->row, wrong->failures.front());
   if (numFindings++ < kMaxFolders) {
-    std::string folder = llvm::formatv(
-        "{0}/{1}-{2}-{3}", options.folder, llvm::sys::Process::getProcessId(),
-        spec.name, run.number);
+    // Layers of a model have one name.
+    static std::atomic<int> numFolders{0};
+    std::string folder =
+        llvm::formatv("{0}/{1}-{2}-run{3}-{4}", options.folder, spec.name,
+                      llvm::sys::Process::getProcessId(), run.number,
+                      numFolders++);
     Status status = writeFinding(folder, spec, run, *wrong, weights,
                                  layer.device.name(), options.seed);
     text += status ? "; " + folder + " reproduces it (docs/howto/debug.md)"
