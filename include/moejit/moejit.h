@@ -384,7 +384,7 @@ typedef struct moejit_verify_options {
   int64_t every;
   /* Compared rows of such a run; 0: 1. */
   int64_t rows;
-  /* Of the choice of rows. */
+  /* Decides which rows are compared. */
   uint64_t seed;
   /* The folder for what reproduces wrong rows. NULL: $MOEC_VERIFY_DIR, else
    * moec-verify in the folder of temporary files. */

@@ -492,7 +492,7 @@ class Layer(_core.Layer):
         on weights cannot be released. Clones made afterwards are compared too.
 
         every: 0 takes it from MOEC_VERIFY, which by itself applies to every layer; unset, no call is compared.
-        seed: of the choice of rows.
+        seed: decides which rows are compared.
         folder: where files that reproduce a wrong row are written; default: MOEC_VERIFY_DIR, else moec-verify in the
             folder of temporary files.
         in_graphs: calls that are captured into CUDA graphs are not compared: "refuse" raises InvalidArgument for them,

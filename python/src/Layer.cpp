@@ -745,8 +745,8 @@ static PyObject *generateWeights(PyObject *self, PyObject *number) {
   });
 }
 
-/// verify_runs(every, rows, seed, folder or None, whether captured runs are left
-/// out).
+/// verify_runs(every, rows, seed, folder or None, whether captured runs are
+/// left out).
 static PyObject *verifyRuns(PyObject *self, PyObject *const *arguments,
                             Py_ssize_t count) {
   LayerState &state = getState(self);

@@ -21,7 +21,8 @@ from moec.reference.files import write_tensors
 from moec.reference.generate import generate
 from moec.reference.spec import LayerSpec
 
-GROUPS = {"score": "sigmoid", "selection_bias": True, "num_groups": 2, "topk_groups": 1, "renormalize": True}
+GROUPS = {"score": "sigmoid", "selection_bias": True, "expert_scale": True, "num_groups": 2, "topk_groups": 1,
+          "renormalize": True}
 LAYERS = {
     "groups": {"routing": GROUPS},
     "logits": {"entry": "logits", "padding_mask": True, "num_valid_tokens": True},

@@ -7,9 +7,13 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import types
 
 import fake_modules
 import pytest
+
+import moec
+from moec.engine_plugin import verify_outside_of_graphs
 
 
 def test_the_plugin_is_switched_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +39,25 @@ def test_imports_where_vllm_is_not(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     with caplog.at_level(logging.WARNING, "vllm.moec"):
         plugin.plugin()
     assert "vLLM keeps its own experts" in caplog.text
+
+
+def test_graphs_are_not_verified(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning, which says how to have all calls compared; an engine is not stopped by a captured call."""
+    pool = types.ModuleType("moec.layer_pool")
+    pool.verify_in_graphs = "refuse"
+    monkeypatch.setitem(sys.modules, pool.__name__, pool)
+    monkeypatch.setattr(moec, "layer_pool", pool, raising=False)
+    logger = logging.getLogger("vllm.moec")
+    for value, verified in ((None, "refuse"), ("0", "refuse"), ("1000", "skip"), ("1000", "skip")):
+        if value is None:
+            monkeypatch.delenv("MOEC_VERIFY", raising=False)
+        else:
+            monkeypatch.setenv("MOEC_VERIFY", value)
+        with caplog.at_level(logging.WARNING, logger.name):
+            verify_outside_of_graphs("--enforce-eager", logger)
+        assert pool.verify_in_graphs == verified
+    assert [record.message for record in caplog.records] == [
+        "moec: MOEC_VERIFY compares no calls in CUDA graphs; start with --enforce-eager to compare these too"]
+    monkeypatch.setenv("MOEC_VERIFY", "always")
+    with pytest.raises(moec.InvalidArgument, match="MOEC_VERIFY is 'always'; give a number N"):
+        verify_outside_of_graphs("--enforce-eager", logger)

@@ -74,8 +74,8 @@ protected:
     source.text = text;
     source.text_bytes = strlen(text);
     ASSERT_DONE(moejit_compiler_create(&options, &compiler));
-    ASSERT_DONE(moejit_load_layer(compiler, &source, device, nullptr, &layer,
-                                  nullptr));
+    ASSERT_DONE(
+        moejit_load_layer(compiler, &source, device, nullptr, &layer, nullptr));
     ASSERT_DONE(moejit_layer_generate_weights(layer, 1));
   }
 
@@ -113,9 +113,8 @@ protected:
     auto view = layer->executor->view(info.name);
     ASSERT_TRUE(view) << view.status().message();
     std::vector<uint8_t> bytes(end - begin, 0x5A);
-    ASSERT_TRUE(layer->device.copyIn(
-        static_cast<uint8_t *>(view->data) + begin, bytes.data(),
-        bytes.size()));
+    ASSERT_TRUE(layer->device.copyIn(static_cast<uint8_t *>(view->data) + begin,
+                                     bytes.data(), bytes.size()));
   }
 
   std::vector<std::string> list() const {

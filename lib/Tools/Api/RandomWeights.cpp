@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Run/HostTensor.h"
-#include "WeightMemory.h"
 #include "Jit/CApi.h"
+#include "WeightMemory.h"
 
 using namespace moec;
 using namespace moec::capi;

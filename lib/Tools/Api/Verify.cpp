@@ -19,8 +19,7 @@ using moert::Status;
 /// Runs from one compared run to the next, by the environment; 0: none is
 /// compared.
 static Result<int64_t> readEnvironment() {
-  std::optional<std::string> text =
-      llvm::sys::Process::GetEnv("MOEC_VERIFY");
+  std::optional<std::string> text = llvm::sys::Process::GetEnv("MOEC_VERIFY");
   int64_t every = 0;
   if (!text || text->empty())
     return 0;

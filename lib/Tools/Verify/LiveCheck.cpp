@@ -34,9 +34,8 @@ static Result<LayerSpec> findSpec(const moert_layer &layer) {
   std::string messages;
   llvm::raw_string_ostream os(messages);
   Diagnostics diagnostics(os);
-  mlir::FailureOr<LayerSpec> spec =
-      importJson(SourceText("spec.json", layer.spec), /*overrides=*/{},
-                 diagnostics);
+  mlir::FailureOr<LayerSpec> spec = importJson(
+      SourceText("spec.json", layer.spec), /*overrides=*/{}, diagnostics);
   if (failed(spec))
     return moert::internalError(llvm::StringRef(messages).rtrim().str());
   return *spec;
@@ -62,8 +61,8 @@ static std::string whyIncomparable(const LayerSpec &spec,
   return {};
 }
 
-Result<std::unique_ptr<LiveCheck>>
-LiveCheck::create(moert_layer &layer, LiveCheckOptions options) {
+Result<std::unique_ptr<LiveCheck>> LiveCheck::create(moert_layer &layer,
+                                                     LiveCheckOptions options) {
   Result<LayerSpec> spec = findSpec(layer);
   if (!spec)
     return spec.status();
@@ -162,15 +161,14 @@ void LiveCheck::compare(const SampledRun &run, const BoundWeights &weights,
   if (numFindings++ < kMaxFolders) {
     // Layers of a model have one name.
     static std::atomic<int> numFolders{0};
-    std::string folder =
-        llvm::formatv("{0}/{1}-{2}-run{3}-{4}", options.folder, spec.name,
-                      llvm::sys::Process::getProcessId(), run.number,
-                      numFolders++);
+    std::string folder = llvm::formatv(
+        "{0}/{1}-{2}-run{3}-{4}", options.folder, spec.name,
+        llvm::sys::Process::getProcessId(), run.number, numFolders++);
     Status status = writeFinding(folder, spec, run, *wrong, weights,
                                  layer.device.name(), options.seed);
-    text += status ? "; " + folder + " reproduces it (docs/howto/debug.md)"
-                   : "; what reproduces it was not written: " +
-                         status.message();
+    text += status
+                ? "; " + folder + " reproduces it (docs/howto/debug.md)"
+                : "; what reproduces it was not written: " + status.message();
   }
   tell(moert::internalError(text));
 }

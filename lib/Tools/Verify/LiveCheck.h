@@ -26,7 +26,7 @@ struct LiveCheckOptions {
   int64_t every = 1;
   /// Compared rows of such a run.
   int64_t rows = 1;
-  /// Of the choice of rows.
+  /// Decides which rows are compared.
   uint64_t seed = 0;
   /// The folder for what reproduces wrong rows.
   std::string folder;
@@ -55,8 +55,7 @@ private:
   bool isOfHost() const { return layer.device.architecture().empty(); }
   std::vector<int64_t> drawRows(int64_t tokens) const;
   moert::Status sample(int64_t tokens, moert::Stream *stream);
-  void compare(const SampledRun &run, const BoundWeights &weights,
-               int threads);
+  void compare(const SampledRun &run, const BoundWeights &weights, int threads);
   void tell(const moert::Status &status);
 
   moert_layer &layer;

@@ -32,8 +32,7 @@ static Result<SampledTensor> sample(const moert::TensorDecl &tensor,
   SampledTensor result;
   result.dtype = tensor.dtype;
   result.shape = view.shape;
-  bool isPerToken =
-      !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
+  bool isPerToken = !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
   if (isPerToken)
     result.shape[0] = tokens;
   result.isInRows = isPerToken && view.shape.size() > 1;
@@ -49,8 +48,7 @@ static Result<SampledTensor> sample(const moert::TensorDecl &tensor,
     Status status = device.copyOut(result.bytes.data(), data, rowBytes);
     return status ? Result<SampledTensor>(std::move(result)) : status;
   }
-  int64_t stride =
-      view.strides.empty() ? result.numElements : view.strides[0];
+  int64_t stride = view.strides.empty() ? result.numElements : view.strides[0];
   result.bytes.resize(rows.size() * rowBytes);
   for (auto [index, row] : llvm::enumerate(rows))
     if (Status status = device.copyOut(
@@ -122,10 +120,11 @@ class RowRouter {
 public:
   RowRouter(const reference::Call &call, int64_t row)
       : call(call), router(call), logits(getLogits(row)),
-        inputId(router.isHash() ? static_cast<int64_t>(
-                                      call.read("input_ids", row, 1)[0])
-                                : 0) {}
+        inputId(router.isHash()
+                    ? static_cast<int64_t>(call.read("input_ids", row, 1)[0])
+                    : 0) {}
 
+  /// The result refers to this object.
   reference::RoutedRow route() const {
     return reference::RoutedRow(router, logits, inputId);
   }
@@ -188,7 +187,8 @@ void decideRow(const reference::Call &call, CheckedRow &checked) {
     llvm::copy(call.read("topk_ids", first, topK), checked.ids.begin());
     checked.weights = call.read("topk_weights", first, topK);
   } else {
-    reference::RoutedRow routed = RowRouter(call, checked.row).route();
+    RowRouter router(call, checked.row);
+    reference::RoutedRow routed = router.route();
     llvm::copy(routed.getIds(), checked.ids.begin());
     routed.weigh(routed.getIds(), checked.weights);
   }
@@ -247,8 +247,8 @@ Result<std::vector<CheckedRow>> moec::checkRows(const LayerSpec &spec,
     one.bound = reference::getErrorBound(spec) * reference::getRowFactor(spec);
     // Inputs may hold NaN, which the output then has at the same places.
     reference::Comparison comparison = reference::compare(
-        one.expected, one.found, one.bound, /*absolute=*/0, "output",
-        {one.row}, /*rowFactor=*/1, /*areInputsFinite=*/false);
+        one.expected, one.found, one.bound, /*absolute=*/0, "output", {one.row},
+        /*rowFactor=*/1, /*areInputsFinite=*/false);
     one.error = comparison.error;
     if (!comparison.failures.empty() &&
         (spec.entry == Entry::Ids || !RowRouter(call, one.row).isNear()))

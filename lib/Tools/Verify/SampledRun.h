@@ -19,7 +19,7 @@ struct SampledTensor {
   /// Without the dimension of tokens if `isInRows`.
   std::vector<int64_t> shape;
   bool isInRows = false;
-  /// Of a row, or of all of it.
+  /// The number in a row, or in all of it.
   int64_t numElements = 1;
   std::vector<uint8_t> bytes;
 

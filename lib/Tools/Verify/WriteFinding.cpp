@@ -131,8 +131,7 @@ static Status addWeight(Tensors &tensors, const std::string &name,
   return Status::ok();
 }
 
-static std::vector<uint8_t> copyRow(const SampledTensor &tensor,
-                                    size_t index) {
+static std::vector<uint8_t> copyRow(const SampledTensor &tensor, size_t index) {
   size_t size = static_cast<size_t>(tensor.numElements) *
                 static_cast<size_t>(moert::dtypeBits(tensor.dtype) / 8);
   return {tensor.row(index), tensor.row(index) + size};
@@ -146,8 +145,8 @@ static Status writeText(const std::string &path, const std::string &text) {
   if (!error)
     error = os.error();
   os.clear_error();
-  return error ? moert::unavailable(path + ": cannot be written: " +
-                                    error.message())
+  return error ? moert::unavailable(path +
+                                    ": cannot be written: " + error.message())
                : Status::ok();
 }
 
@@ -204,11 +203,11 @@ Status moec::writeFinding(const std::string &folder, const LayerSpec &spec,
     if (info.role != TensorRole::Weight)
       continue;
     const BoundWeight &weight = *weights.at(info.name);
-    bool isReduced =
-        !info.shape.empty() && info.shape[0] == reduced.spec.numExperts &&
-        weight.getView().shape[0] == spec.getNumLocalExperts();
-    if (Status status = addWeight(inputs, info.name, weight, reduced.places,
-                                  isReduced);
+    bool isReduced = !info.shape.empty() &&
+                     info.shape[0] == reduced.spec.numExperts &&
+                     weight.getView().shape[0] == spec.getNumLocalExperts();
+    if (Status status =
+            addWeight(inputs, info.name, weight, reduced.places, isReduced);
         !status)
       return status;
   }

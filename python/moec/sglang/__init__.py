@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 
-from ..engine_plugin import run_plugin
+from ..engine_plugin import run_plugin, verify_outside_of_graphs
 
 __all__ = ["plugin", "register"]
 
@@ -29,6 +29,7 @@ def register() -> None:
             "moec.sglang needs SGLang 0.5.23, with register_moe_runner_core; install it, as with "
             f"pip install sglang==0.5.23 ({error})"
         ) from error
+    verify_outside_of_graphs("--disable-cuda-graph", _logger)
     runner.register()
 
 

@@ -9,7 +9,7 @@ does not support keep the kernel that vLLM chose, and the log says why."""
 
 from __future__ import annotations
 
-from ..engine_plugin import run_plugin
+from ..engine_plugin import run_plugin, verify_outside_of_graphs
 from .report import logger
 
 __all__ = ["plugin", "register"]
@@ -26,6 +26,7 @@ def register() -> None:
         raise ImportError(
             f"moec.vllm needs vLLM 0.33 (pip install vllm==0.33.0), and cannot import it: {error}"
         ) from error
+    verify_outside_of_graphs("--enforce-eager", logger)
     methods.register()
 
 
