@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BINARIES
 from small_layer import SPEC, Case
 from test_fake_gpu import gpu  # noqa: F401
 
@@ -21,6 +20,7 @@ from moec.reference.files import write_tensors
 from moec.reference.generate import generate
 from moec.reference.spec import LayerSpec
 
+BINARIES = Path(os.environ["MOEC_LIBRARY_DIR"]).parent / "bin"
 GROUPS = {"score": "sigmoid", "selection_bias": True, "expert_scale": True, "num_groups": 2, "topk_groups": 1,
           "renormalize": True}
 LAYERS = {

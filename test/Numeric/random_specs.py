@@ -29,6 +29,23 @@ _ELEMENTS = 1_000_000
 #: Attempts to draw inputs for a spec with meaningful outputs.
 _INPUTS = 6
 
+#: What no draw has, and why; names of features.py first.
+NOT_DRAWN = {
+    "num_experts of 6200 and more": "a case has at most 1,000,000 multiplications",
+    "top_k of 1024": "likewise",
+    "256 and more": "likewise: at most 130 tokens",
+    "`hidden_size` above 330": "likewise",
+    "a model's `config.json`, and checkpoints": "`test_models.py`, `test_gguf.py` and `test/Frameworks` have them",
+    "`parallel` with `pcp`, with lists of ids, with experts split over ranks": "`test_ranks.py` has them",
+    "`parallel` beside `placement`, `replicas`, padding, records or one activation scale of all rows":
+        "the reference of one rank has other inputs or scales",
+    "ranks on a GPU": "one rank has the tokens of all",
+    "infinities and subnormal numbers among hidden states and plain weights":
+        "layers.md does not say what comes of them; NaN, zeros, and such logits, scales and routing weights are drawn",
+    "gaps between rows of inputs, several calls of a layer, graphs": "`gpu-test` has them",
+    "target sm_100a": "the simulator has no tensor memory for whole layers",
+}
+
 _TOKENS = {0: 1, 1: 5, 2: 3, 3: 3, 5: 3, 8: 3, 16: 2, 17: 3, 33: 6, 64: 2, 65: 2, 130: 2}
 _EXPERTS = {1: 1, 2: 2, 3: 2, 5: 2, 6: 3, 8: 8, 12: 3, 16: 6, 33: 2, 64: 2, 129: 1, 256: 1, 512: 1, 1024: 1}
 _GROUPS = {16: 4, 32: 8, 64: 4, 128: 4, 48: 1, 96: 1, 8: 1, 20: 1}

@@ -7,21 +7,21 @@ import types
 from importlib.machinery import SourceFileLoader
 
 import pytest
+from cases import BASE, Case
 from features import FEATURES, FORMATS, features
-from random_specs import draw, mutate
+from random_specs import NOT_DRAWN, draw, mutate
 from readers import SCHEMA, judge_readers
-from runs import ALL_CASES, ROOT
+from runs import ALL_CASES, ROOT, Run
 from shrink import shrink
-from verdicts import TARGETS, Verdict, judge, options_for
+from verdicts import TARGETS, Verdict, find_changed, judge, options_for
+
+from moec.reference import LayerSpec, generate, write_tensors
 
 SEED = 29
 DRAWS = [draw(SEED, index) for index in range(60 if ALL_CASES else 24)]
 #: Every other draw runs on a simulated GPU, with alternating targets.
 RUNS = [(case, "cpu") for case in DRAWS] + [
     (case, TARGETS[1 + index % 2]) for index, case in enumerate(DRAWS[::2])]
-#: Features that no small case has, and operands that are one of very many combinations.
-NOT_DRAWN = {"num_experts of 6200 and more", "top_k of 1024", "256 and more", *FORMATS}
-
 
 @pytest.mark.parametrize(
     ("case", "target", "options"),
@@ -51,8 +51,38 @@ def test_rare_features_are_drawn():
     drawn = set().union(*(features(draw(SEED, index)) for index in range(600)))
     sections = FEATURES.keys() - {"model family"}
     wanted = {(section, name) for section in sections for name in FEATURES[section]
-              if name not in NOT_DRAWN}
+              # Operands are one of very many combinations.
+              if name not in NOT_DRAWN and name not in FORMATS}
     assert sorted(wanted - drawn) == []
+    assert not {name for _, name in drawn} & NOT_DRAWN.keys()
+
+
+def test_how_layers_run_is_drawn():
+    drawn = [draw(SEED, index).model for index in range(100)]
+    assert any(model.get("batch_invariant") for model in drawn)
+    assert any("parallel" in model for model in drawn)
+
+
+@pytest.mark.parametrize("changed", [None, 4])
+def test_bits_of_smaller_calls_are_compared(changed, tmp_path):
+    """The outputs are the hidden states, of which a smaller call changes one row."""
+    case = Case("rows", BASE | {"entry": "logits", "max_tokens": 9, "batch_invariant": True}, 9)
+
+    class Echo:
+        def get(self, case, *options, tensors=None):
+            tensors = tensors or generate(LayerSpec.from_json(case.model), case.tokens, case.seed)
+            output = tensors["hidden_states"].copy()
+            if changed is not None and 1 < case.tokens < 9:
+                output[changed - 3, 5] += 1
+            path = tmp_path / f"{case.name}.safetensors"
+            write_tensors(path, {"output": output})
+            return Run(case, [], 0, "", path, path)
+
+        def forget(self, run):
+            pass
+
+    found = find_changed(case, "cpu", Echo(), Echo().get(case))
+    assert found == ("" if changed is None else "row 4 has other bits in a call with rows 3 to 6")
 
 
 def test_what_does_not_fail_again_is_reported_as_it_failed(monkeypatch):

@@ -81,7 +81,7 @@ def _read_bits(path: Path, dtype: str) -> np.ndarray:
     return np.where((bits & size) > infinity, infinity | 1, bits)
 
 
-def _find_changed(case: Case, target: str, runs: Runs, whole: Run) -> str:
+def find_changed(case: Case, target: str, runs: Runs, whole: Run) -> str:
     """Where rows have other bits in a smaller call; empty if nowhere, and for replicas, which a row's place selects."""
     spec = LayerSpec.from_json(case.model)
     if case.tokens < 2 or spec.replicas is not None:
@@ -128,7 +128,7 @@ def judge(case: Case, target: str, runs: Runs) -> Verdict:
             text = "\n".join([report.summary(), *report.failures])
             verdict = Verdict("ok" if report.ok else "wrong", text)
             if report.ok and case.model.get("batch_invariant"):
-                changed = _find_changed(case, target, runs, run)
+                changed = find_changed(case, target, runs, run)
                 verdict = Verdict("wrong", changed) if changed else verdict
     except AssertionError as error:
         verdict = Verdict("wrong", str(error))
