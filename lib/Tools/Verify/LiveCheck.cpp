@@ -23,6 +23,8 @@ using moert::Status;
 
 /// Folders with files that a layer writes; later findings are told alone.
 static constexpr int64_t kMaxFolders = 4;
+/// Threads of a comparison beside a GPU, whose host has other work.
+static constexpr int kThreads = 2;
 
 static Result<LayerSpec> findSpec(const moert_layer &layer) {
   if (layer.description)
@@ -113,6 +115,8 @@ std::vector<int64_t> LiveCheck::drawRows(int64_t tokens) const {
 }
 
 Status LiveCheck::sample(int64_t tokens, moert::Stream *stream) {
+  if (isComparing)
+    return Status::ok();
   settle();
   if (!isOfHost())
     if (Status status = stream ? layer.executor->synchronize(*stream)
@@ -134,8 +138,10 @@ Status LiveCheck::sample(int64_t tokens, moert::Stream *stream) {
   }
   auto shared = std::make_shared<SampledRun>(std::move(*run));
   auto work = [this, shared, weights = std::move(*weights)] {
-    compare(*shared, weights, /*threads=*/1);
+    compare(*shared, weights, kThreads);
+    isComparing = false;
   };
+  isComparing = true;
   thread = std::make_unique<moert::Thread>();
   if (thread->start(work))
     return Status::ok();
