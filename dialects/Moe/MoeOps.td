@@ -627,6 +627,11 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_N
     zero experts after a reduction (docs/use/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens`
     on are zero, without the addend. A token without valid slots gets its addend alone.
 
+    With `unreduced` nothing is added: `result` is `T x (k * W)`, row t holds the rows of the slots j = 0, 1, ... one
+    after another, and +0.0 where `position[t, j]` is negative. With `from_unreduced`, `rows` is such a result of any
+    number of ranks, and the row of slot j counts if `position[t, j] >= 0`, whatever its value. Together, around a
+    `moe.combine` of +0.0 from all ranks but one, they add in the order of one rank.
+
     ```mlir
     %y = moe.unpermute %rows, %position : tensor<?x2048xbf16>, tensor<?x8xi32>
         addend(%shared : tensor<?x2048xbf16>) -> tensor<?x2048xbf16>
@@ -638,10 +643,11 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_N
     Optional<Moe_DataTensor>:$identity,
     Optional<Moe_F32Tensor>:$identity_weights,
     Optional<Moe_DataTensor>:$addend,
-    Optional<Moe_I32Tensor>:$num_valid_tokens);
+    Optional<Moe_I32Tensor>:$num_valid_tokens,
+    UnitAttr:$unreduced, UnitAttr:$from_unreduced);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
-    $rows `,` $position `:` type($rows) `,` type($position)
+    (`unreduced` $unreduced^)? (`from_unreduced` $from_unreduced^)? $rows `,` $position `:` type($rows) `,` type($position)
     oilist(
         `identity` `(` $identity `,` $identity_weights `:` type($identity) `,` type($identity_weights) `)`
       | `addend` `(` $addend `:` type($addend) `)`

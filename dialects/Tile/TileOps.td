@@ -541,7 +541,7 @@ def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]
   let summary = "combine: the sum of each token's rows";
   let description = [{
     The formula of `moe.unpermute`, on memrefs of the same shapes: f32, in order of j, rounded once;
-    rows from `num_valid_tokens` on are zeros.
+    rows from `num_valid_tokens` on are zeros. `unreduced` and `from_unreduced` as there.
 
     ```mlir
     tile.gather_reduce tokens(%tokens) ins(%rows, %position : memref<?x2048xbf16>, memref<?x8xi32>)
@@ -551,8 +551,10 @@ def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]
   let arguments = (ins
     I64:$tokens, Tile_In:$rows, Tile_I32In:$position,
     Tile_OptIn:$identity, Tile_OptF32In:$identity_weights, Tile_OptIn:$addend,
-    Tile_OptI32In:$num_valid_tokens, Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+    Tile_OptI32In:$num_valid_tokens, Tile_Out:$result, UnitAttr:$unreduced, UnitAttr:$from_unreduced,
+    OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
+    (`unreduced` $unreduced^)? (`from_unreduced` $from_unreduced^)?
     `tokens` `(` $tokens `)` `ins` `(` $rows `,` $position `:` type($rows) `,` type($position) `)`
     oilist(
         `identity` `(` $identity `,` $identity_weights `:` type($identity) `,` type($identity_weights) `)`
@@ -560,6 +562,12 @@ def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
     )
     `outs` `(` $result `:` type($result) `)` attr-dict
+  }];
+  let extraClassDeclaration = [{
+    /// Columns of one slot's row.
+    int64_t getSlotColumns() {
+      return ::llvm::cast<::mlir::MemRefType>((getUnreduced() ? getRows() : getResult()).getType()).getDimSize(1);
+    }
   }];
   let hasVerifier = 1;
 }

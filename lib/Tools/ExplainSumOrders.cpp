@@ -26,9 +26,9 @@ static std::string getDigest(const moert::Plan &plan) {
 }
 
 size_t moec::explainSumOrders(const moert::Plan &plan, raw_ostream &os) {
-  if (plan.mesh.numRanks() > 1)
-    return 0;
   if (plan.sumOrders.empty()) {
+    if (plan.mesh.numRanks() > 1)
+      return 0;
     os << "not batch-invariant: a gemm adds in several orders, by the number "
           "of "
           "tokens, or a\nscale is that of all rows "

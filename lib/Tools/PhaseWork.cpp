@@ -87,9 +87,11 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   Work work;
   double slots = double(tokens * topK);
   if (auto op = dyn_cast<tile::GatherReduceOp>(phase)) {
-    work.operations = slots * double(getRowElements(op.getRows()));
-    work.bytes = slots * getRowBytes(op.getRows()) +
-                 double(tokens) * getRowBytes(op.getResult());
+    int64_t rowsPerToken = op.getFromUnreduced() ? 1 : topK;
+    work.operations = slots * double(op.getSlotColumns());
+    work.bytes =
+        double(tokens * rowsPerToken) * getRowBytes(op.getRows()) +
+        double(tokens) * getRowBytes(op.getResult());
     if (op.getAddend())
       work.bytes += double(tokens) * getRowBytes(op.getAddend());
   } else if (auto op = dyn_cast<tile::TopKOp>(phase)) {

@@ -70,3 +70,50 @@ def test_rows_are_alone(name: str, target: str, tmp_path: Path) -> None:
 def test_other_layers_depend_on_the_batch(tmp_path: Path) -> None:
     """Without the field, the same calls tell orders apart."""
     assert count_changed(tmp_path, LAYERS["f16"], TARGETS["sm_90a"]) > 0
+
+
+#: A shared expert runs on the rows of each rank.
+OVER_RANKS = {
+    "dtype": "bf16", "num_experts": 12, "top_k": 3, "shared_experts": {"intermediate_size": 64},
+    "batch_invariant": True, "max_tokens": 64,
+}
+#: Tokens of all ranks together.
+TOKENS = 12
+
+
+def run_ranks(folder: Path, model: dict, tensors: dict[str, np.ndarray], parallel: dict, *options: str) -> np.ndarray:
+    """The output of all ranks, as bytes per row."""
+    (folder / "ranks.json").write_text(json.dumps(model | ({"parallel": parallel} if parallel else {})))
+    write_tensors(folder / "in.safetensors", tensors)
+    command = [str(binary("moe-run")), str(folder / "ranks.json"), f"--tokens={TOKENS // parallel.get('dp', 1)}",
+               f"--inputs={folder / 'in.safetensors'}", f"--outputs={folder / 'out.safetensors'}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with safe_open(str(folder / "out.safetensors"), framework="np") as file:
+        return np.ascontiguousarray(file.get_tensor("output")).view(np.uint8).reshape(TOKENS, -1)
+
+
+@pytest.mark.parametrize(("target", "exchanges"), [
+    ("cpu", ("direct",)),
+    ("sm_90a", ("direct", "peer", "all-to-all")),
+])
+def test_number_of_ranks_changes_nothing(target: str, exchanges: tuple, tmp_path: Path) -> None:
+    model = BASE | SIZES | OVER_RANKS
+    tensors = generate(LayerSpec.from_json(model), TOKENS, 3)
+    one = run_ranks(tmp_path, model, tensors, {}, *TARGETS[target])
+    for exchange in exchanges:
+        options = () if exchange == "direct" else (f"--exchange={exchange}",)
+        # An all-to-all needs more ranks than most rows have experts.
+        for dp, experts in ((2, "linear"), (4, "round_robin"))[exchange == "all-to-all":]:
+            found = run_ranks(
+                tmp_path, model, tensors, {"dp": dp, "experts": experts}, *TARGETS[target], *options)
+            assert (found == one).all(), (dp, exchange)
+
+
+@pytest.mark.parametrize("parallel", [{"tp": 2, "experts": "linear"}, {"dp": 2}])
+def test_partials_of_gemms_are_refused(parallel: dict, tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text(json.dumps(BASE | SIZES | OVER_RANKS | {"parallel": parallel}))
+    done = subprocess.run([str(binary("moe-compile")), str(tmp_path / "model.json"), "--target=cpu", "--emit=plan"],
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "give 'parallel' whole experts ('experts') and 'tp' = 1, or remove 'batch_invariant'" in done.stderr

@@ -485,6 +485,45 @@ TEST(Unpermute, SumsInOrderWithIdentityAndAddend) {
             "@f: moe.unpermute: position[0, 1] is 4, but there are 4 rows");
 }
 
+TEST(Unpermute, KeepsRowsOfSlotsAndAddsThemLater) {
+  TestModule keep(R"(
+    func.func @f(%y: tensor<?x2xf32>, %p: tensor<?x2xi32>, %v: tensor<1xi32>)
+        -> tensor<?x4xf32> {
+      %0 = moe.unpermute unreduced %y, %p : tensor<?x2xf32>, tensor<?x2xi32>
+        num_valid_tokens(%v : tensor<1xi32>) -> tensor<?x4xf32>
+      return %0 : tensor<?x4xf32>
+    })");
+  Floats y = {1, 2, 3, 4, kNaN, kNaN};
+  Ids position = {1, 0, -1, 1, 2, 2};
+  Ids valid = {2};
+  std::vector<TensorRef> inputs = {view(y, {3, 2}), view(position, {3, 2}),
+                                   view(valid, {1})};
+  auto slots = keep.run(inputs);
+  ASSERT_EQ(slots.size(), 1u);
+  EXPECT_EQ(valuesOf<float>(slots[0]),
+            Floats({3, 4, 1, 2, 0, 0, 3, 4, 0, 0, 0, 0}));
+  position[0] = 3;
+  EXPECT_EQ(keep.failure(inputs),
+            "@f: moe.unpermute: position 3 is not one of the 3 rows");
+
+  TestModule add(R"(
+    func.func @f(%y: tensor<?x4xf32>, %p: tensor<?x2xi32>, %a: tensor<?x2xf32>)
+        -> tensor<?x2xf32> {
+      %0 = moe.unpermute from_unreduced %y, %p
+        : tensor<?x4xf32>, tensor<?x2xi32> addend(%a : tensor<?x2xf32>)
+        -> tensor<?x2xf32>
+      return %0 : tensor<?x2xf32>
+    })");
+  // Ids of any size say which slots count.
+  Floats kept = {3, 4, 1, 2, kNaN, kNaN, 3, 4};
+  Ids ids = {100, 7, -1, 5};
+  Floats addend = {10, 20, 30, 40};
+  auto sums = add.run({view(kept, {2, 4}), view(ids, {2, 2}),
+                       view(addend, {2, 2})});
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(valuesOf<float>(sums[0]), Floats({14, 26, 33, 44}));
+}
+
 TEST(Function, NamesAnOpThatDoesNotRun) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {

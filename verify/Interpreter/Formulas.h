@@ -162,6 +162,7 @@ struct UnpermuteArguments {
   TensorRef rows, position;
   OptionalRef identity, identityWeights, addend, numValidTokens;
   TensorRef result;
+  bool unreduced = false, fromUnreduced = false;
 };
 moert::Status unpermute(const UnpermuteArguments &arguments);
 

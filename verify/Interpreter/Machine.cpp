@@ -227,6 +227,8 @@ Status Machine::runUnpermute(OpT op, int64_t count, Value result) {
   arguments.addend = maybe(op.getAddend());
   arguments.numValidTokens = maybe(op.getNumValidTokens());
   arguments.result = at(result);
+  arguments.unreduced = op.getUnreduced();
+  arguments.fromUnreduced = op.getFromUnreduced();
   return unpermute(arguments);
 }
 
@@ -333,7 +335,9 @@ Status Machine::run(moe::PrepackOp op) {
 Status Machine::run(moe::UnpermuteOp op) {
   int64_t count = at(op.getPosition()).shape[0];
   if (Status status =
-          allocate(op.getResult(), {count, at(op.getRows()).shape[1]});
+          allocate(op.getResult(),
+                   {count, cast<ShapedType>(op.getResult().getType())
+                               .getDimSize(1)});
       !status)
     return status;
   return runUnpermute(op, count, op.getResult());

@@ -253,6 +253,11 @@ Status placeIds(const PlaceIdsArguments &arguments) {
 
 static Status checkUnpermute(const UnpermuteArguments &arguments) {
   int64_t width = arguments.result.rowSize();
+  int64_t given = width;
+  if (arguments.unreduced)
+    given /= arguments.position.shape[1];
+  else if (arguments.fromUnreduced)
+    given *= arguments.position.shape[1];
   for (auto [name, tensor] :
        {std::pair<const char *, OptionalRef>("identity", arguments.identity),
         {"addend", arguments.addend},
@@ -262,18 +267,42 @@ static Status checkUnpermute(const UnpermuteArguments &arguments) {
     if (tensor)
       if (Status status = checkRows(name, *tensor, arguments.tokens); !status)
         return status;
-  for (const OptionalRef &tensor :
-       {OptionalRef(arguments.rows), arguments.identity, arguments.addend})
-    if (tensor && tensor->rowSize() != width)
+  for (auto [tensor, size] :
+       {std::pair(OptionalRef(arguments.rows), given),
+        {arguments.identity, width},
+        {arguments.addend, width}})
+    if (tensor && tensor->rowSize() != size)
       return invalidArgument("rows of " + describe(*tensor) +
                              " do not fit the result " +
                              describe(arguments.result));
   return Status::ok();
 }
 
+/// Row t of the result holds the rows of its slots one after another.
+static Status copySlots(const UnpermuteArguments &arguments) {
+  int64_t topK = arguments.position.shape[1];
+  int64_t width = arguments.rows.rowSize();
+  int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
+  std::vector<float> row(width);
+  for (int64_t slot = 0; slot < arguments.tokens * topK; ++slot) {
+    int32_t position = arguments.position.as<int32_t>()[slot];
+    if (position >= arguments.rows.shape[0])
+      return invalidArgument("position " + std::to_string(position) +
+                             " is not one of the " +
+                             std::to_string(arguments.rows.shape[0]) + " rows");
+    llvm::fill(row, 0.0f);
+    if (position >= 0 && slot / topK < valid)
+      load(arguments.rows, position * width, llvm::MutableArrayRef<float>(row));
+    store(arguments.result, slot * width, row);
+  }
+  return Status::ok();
+}
+
 Status unpermute(const UnpermuteArguments &arguments) {
   if (Status status = checkUnpermute(arguments); !status)
     return status;
+  if (arguments.unreduced)
+    return copySlots(arguments);
   int64_t topK = arguments.position.shape[1];
   int64_t width = arguments.result.rowSize();
   int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
@@ -283,7 +312,9 @@ Status unpermute(const UnpermuteArguments &arguments) {
     for (int64_t j = 0; t < valid && j < topK; ++j) {
       int32_t position = arguments.position.as<int32_t>()[t * topK + j];
       float factor = 1;
-      if (position >= arguments.rows.shape[0])
+      if (position >= 0 && arguments.fromUnreduced)
+        position = int32_t(t * topK + j);
+      else if (position >= arguments.rows.shape[0])
         return invalidArgument(
             "position[" + std::to_string(t) + ", " + std::to_string(j) +
             "] is " + std::to_string(position) + ", but there are " +

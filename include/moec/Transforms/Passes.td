@@ -39,7 +39,9 @@ def MoeParallelizePass : Pass<"moe-parallelize", "::mlir::func::FuncOp"> {
     token's experts, and a `moe.combine` after it. Over `tp`: a `moe.combine` of the returned value. Bounds of tokens
     are multiplied by `dp`. With `sp`, a `moe.dispatch` over `tp` comes first, before everything that runs on the rows
     of a group, and the last `moe.combine` leaves each rank its own rows. The sums of zero experts are added after it,
-    to the rank's own rows. Does nothing without a mesh of several ranks or if there is a `moe.combine` already.
+    to the rank's own rows. In a function with `moe.batch_invariant` the `moe.combine` over `dp` moves the row of each
+    slot (`moe.unpermute unreduced`), and a token's rows are added on its own rank (`from_unreduced`); partials of gemms
+    are refused. Does nothing without a mesh of several ranks or if there is a `moe.combine` already.
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect"];
 }
@@ -188,7 +190,7 @@ def TileFixSumOrdersPass : Pass<"tile-fix-sum-orders", "::mlir::ModuleOp"> {
     and `tile-rewrite-launches` accept only configs that add in this order, whatever the number of tokens. Takes the
     order whose best configs have the least predicted time, relative to the best of all orders and summed over the
     powers of two; without a cost model, the order of the schedule's choice. Refuses programs in which a row depends on
-    others anyway (one dynamic scale for all rows) and programs of several ranks. Leaves other programs as they are.
+    others anyway (one dynamic scale for all rows) or ranks add partials. Leaves other programs as they are.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
@@ -204,8 +206,8 @@ def TileCertifySumOrdersPass : Pass<"tile-certify-sum-orders", "::mlir::ModuleOp
     Sets `sum_orders` on each program in which all kernels of a gemm add in one order: then the bits of a row depend on
     this row and the weights alone. Everything else that adds, such as the softmax of the router and the sum of a
     token's experts, adds in one order by construction. A remark names the kernels that differ
-    (`--remarks-filter=tile-certify-sum-orders`); in a program with `batch_invariant` that is an error. Programs of
-    several ranks get no certificate.
+    (`--remarks-filter=tile-certify-sum-orders`); in a program with `batch_invariant` that is an error. Other programs
+    of several ranks get no certificate.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",

@@ -227,7 +227,7 @@ private:
         builder, op.getLoc(), tokens, get(op.getRows()), get(op.getPosition()),
         get(op.getIdentity()), get(op.getIdentityWeights()),
         get(op.getAddend()), get(op.getNumValidTokens()), get(op.getResult()),
-        tile::ConfigAttr());
+        op.getUnreducedAttr(), op.getFromUnreducedAttr(), tile::ConfigAttr());
   }
 
   plan::KernelOp kernel;

@@ -215,12 +215,23 @@ LogicalResult verifyUnpermute(Operation *op, const UnpermuteOperands &o) {
   OperandChecker check(op);
   if (bool(o.identity) != bool(o.identityWeights))
     return check.error("takes 'identity' and 'identity_weights' together");
-  if (failed(check.checkShape("rows", o.rows, {positionsDim(), {"width"}})) ||
+  if (o.unreduced && (o.fromUnreduced || o.identity || o.addend))
+    return check.error("adds nothing with 'unreduced', so it takes neither "
+                       "'from_unreduced' nor 'identity' nor 'addend'");
+  if (failed(check.checkShape(
+          "rows", o.rows,
+          {o.fromUnreduced ? tokensDim() : positionsDim(), {"width"}})) ||
       failed(
           check.checkShape("position", o.position, {tokensDim(), {"top_k"}})))
     return failure();
-  Dim width{"width", getDim(o.rows, 1)};
   Dim topK{"top_k", getDim(o.position, 1)};
+  Dim width{"width", getDim(o.fromUnreduced ? o.result : o.rows, 1)};
+  Dim slots{"top_k * width", topK.size * width.size};
+  if (o.fromUnreduced &&
+      failed(check.checkShape("rows", o.rows, {tokensDim(), slots})))
+    return failure();
+  if (o.unreduced)
+    width = slots;
   if (failed(check.checkShape("identity", o.identity, {tokensDim(), width})) ||
       failed(check.checkShape("identity_weights", o.identityWeights,
                               {tokensDim(), topK})) ||

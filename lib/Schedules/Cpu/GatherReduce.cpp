@@ -23,12 +23,22 @@ public:
         identity(emitter.operand(op.getIdentity())),
         identityWeights(emitter.operand(op.getIdentityWeights())),
         addend(emitter.operand(op.getAddend())),
-        result(emitter.operand(op.getResult())) {}
+        result(emitter.operand(op.getResult())),
+        slotColumns(op.getSlotColumns()), isUnreduced(op.getUnreduced()),
+        isFromUnreduced(op.getFromUnreduced()) {}
 
-  /// Writes `vectors * lanes` columns of a token.
-  void emitColumns(Index token, Index column, int64_t vectors, Flag mask);
+  /// Writes `vectors * lanes` columns of a token, or of each of its slots.
+  void emitColumns(Index token, Index column, int64_t vectors, Flag mask) {
+    if (isUnreduced)
+      copySlots(token, column, vectors, mask);
+    else
+      emitSums(token, column, vectors, mask);
+  }
 
 private:
+  void copySlots(Index token, Index column, int64_t vectors, Flag mask);
+  void emitSums(Index token, Index column, int64_t vectors, Flag mask);
+
   using Sums = SmallVector<F32>;
 
   F32 load(Value memref, Index row, Index column, int64_t i, Flag mask) {
@@ -40,6 +50,8 @@ private:
   KernelEmitter &emitter;
   int64_t lanes;
   Value rows, position, identity, identityWeights, addend, result;
+  int64_t slotColumns;
+  bool isUnreduced, isFromUnreduced;
 };
 
 GatherReduce::Sums GatherReduce::addRow(Sums sums, Index row, Index column,
@@ -58,13 +70,39 @@ GatherReduce::Sums GatherReduce::addIdentity(Sums sums, Index token, Index j,
   return sums;
 }
 
-void GatherReduce::emitColumns(Index token, Index column, int64_t vectors,
-                               Flag mask) {
+void GatherReduce::copySlots(Index token, Index column, int64_t vectors,
+                             Flag mask) {
+  emitter.loop(
+      emitter.index(0), emitter.index(getColumns(position)), 1, [&](Index j) {
+        I32 slot = emitter.loadI32(position, {token, j});
+        Sums values = emitter.choose(
+            slot >= 0,
+            [&] {
+              Sums loaded;
+              for (int64_t i = 0; i < vectors; ++i)
+                loaded.push_back(load(rows, slot.toIndex(), column, i, mask));
+              return loaded;
+            },
+            [&] { return Sums(vectors, emitter.splat(0.0, lanes)); });
+        for (auto [i, value] : llvm::enumerate(values))
+          emitter.storeVector(value, result,
+                              {token, j * slotColumns + column + i * lanes},
+                              mask);
+      });
+}
+
+void GatherReduce::emitSums(Index token, Index column, int64_t vectors,
+                            Flag mask) {
   auto addSlot = [&](Index j, Sums before) {
     I32 slot = emitter.loadI32(position, {token, j});
     auto unchanged = [&] { return before; };
     return emitter.choose(
-        slot >= 0, [&] { return addRow(before, slot.toIndex(), column, mask); },
+        slot >= 0,
+        [&] {
+          if (isFromUnreduced)
+            return addRow(before, token, j * slotColumns + column, mask);
+          return addRow(before, slot.toIndex(), column, mask);
+        },
         [&] {
           if (!identity)
             return before;
@@ -104,7 +142,7 @@ LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
 
   GatherReduce reduce(op, emitter, lanes);
   Value result = emitter.operand(op.getResult());
-  int64_t columns = cast<MemRefType>(result.getType()).getDimSize(1);
+  int64_t columns = op.getSlotColumns();
   Index begin = emitter.index(0);
   Index tiled = emitter.index(columns - columns % tile);
   Index end = emitter.index(columns);
@@ -123,6 +161,7 @@ LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
   });
   if (op.getNumValidTokens())
     emitter.storeZeros(result, {max(range.begin, valid), range.end},
-                       {begin, end}, lanes, columns);
+                       {begin, emitter.index(getColumns(result))}, lanes,
+                       getColumns(result));
   return success();
 }

@@ -26,10 +26,14 @@ namespace {
 // `token_stride`-th one, a thread a vector of them
 //===----------------------------------------------------------------------===//
 
+/// The rows that CTAs divide: those of the result, or of a slot of it.
 MemRefType getResultType(Operation *op) {
   if (auto map = dyn_cast<tile::RowMapOp>(op))
     return cast<MemRefType>(map.getResult().getType());
-  return cast<MemRefType>(cast<tile::GatherReduceOp>(op).getResult().getType());
+  auto reduce = cast<tile::GatherReduceOp>(op);
+  return cast<MemRefType>(
+      (reduce.getUnreduced() ? reduce.getRows() : reduce.getResult())
+          .getType());
 }
 
 /// Common to both: columns per CTA and per thread.

@@ -50,11 +50,13 @@ private:
   Slots loadSlots(Index token, Index first);
   /// The token's sum; `slots` are its first ones.
   F32 reduce(const Slots &slots);
+  /// Stores the rows of the token's slots one after another.
+  void copySlots(const Slots &slots, Flag isValid, Flag hasColumns);
   F32 addSlots(F32 sum, const Slots &slots);
   /// Adds the first `count` remaining slots.
   Progress addRows(Progress progress, const Slots &slots, int64_t count);
   F32 addRow(F32 sum, Value row, I32 position, F32 weight);
-  Value loadRow(I32 position);
+  Value loadRow(Index token, I32 position);
   /// Values of the type of a loaded row, without a meaning.
   Value makeAnyRow(I32 position);
   F32 zeros() { return {b, emitter.splat(0.0, lanes)}; }
@@ -64,7 +66,8 @@ private:
   tile::GpuGatherReduceAttr config;
   Value rows, position, identity, identityWeights, addend, numValidTokens,
       result;
-  int64_t lanes, topK;
+  int64_t lanes, topK, slotColumns;
+  bool isUnreduced, isFromUnreduced;
   /// The thread's first column.
   Index column;
   /// The elements of `identity` in these columns; null without it.
@@ -82,13 +85,18 @@ GpuGatherReduce::GpuGatherReduce(tile::GatherReduceOp op,
       addend(emitter.operand(op.getAddend())),
       numValidTokens(op.getNumValidTokens()),
       result(emitter.operand(op.getResult())), lanes(config.getVectorWidth()),
-      topK(getColumns(position)) {}
+      topK(getColumns(position)), slotColumns(op.getSlotColumns()),
+      isUnreduced(op.getUnreduced()), isFromUnreduced(op.getFromUnreduced()) {}
 
 GpuGatherReduce::Slots GpuGatherReduce::loadSlots(Index token, Index first) {
   // Lanes without a slot load the last one, and do not vote for it.
   Index slot = first + emitter.toIndex(emitter.lane());
   Index safe = min(slot, topK - 1);
-  return {token, first, emitter.loadI32(position, {token, safe})};
+  I32 loaded = emitter.loadI32(position, {token, safe});
+  // The row of a slot is found by the slot's number.
+  if (isFromUnreduced)
+    loaded = select(loaded >= 0, safe.toI32(), loaded);
+  return {token, first, loaded};
 }
 
 /// With constants LLVM would convert to f32 in both branches.
@@ -102,9 +110,12 @@ Value GpuGatherReduce::makeAnyRow(I32 position) {
                        lanes);
 }
 
-Value GpuGatherReduce::loadRow(I32 position) {
+Value GpuGatherReduce::loadRow(Index token, I32 position) {
   auto load = [&] {
     Index row = position.toIndex();
+    if (isFromUnreduced)
+      return emitter.loadElements(rows, {token, row * slotColumns + column},
+                                  lanes);
     // Kept in the stored type: a conversion to f32 here would wait for the
     // load.
     return emitter.loadElements(rows, {row, column}, lanes);
@@ -141,7 +152,7 @@ GpuGatherReduce::addRows(Progress progress, const Slots &slots, int64_t count) {
     weights.push_back(weight);
   }
   for (I32 position : positions)
-    loaded.push_back(loadRow(position));
+    loaded.push_back(loadRow(slots.token, position));
   for (auto [position, row, weight] : llvm::zip(positions, loaded, weights))
     progress.sum = addRow(progress.sum, row, position, weight);
   return progress;
@@ -192,8 +203,31 @@ F32 GpuGatherReduce::reduce(const Slots &slots) {
   return last ? sum + last : sum;
 }
 
+void GpuGatherReduce::copySlots(const Slots &slots, Flag isValid,
+                                Flag hasColumns) {
+  emitter.loop(emitter.index(0), emitter.index(topK), 1, [&](Index slot) {
+    I32 row = emitter.loadI32(position, {slots.token, slot});
+    Flag counts = isValid.isNull() ? row >= 0 : (row >= 0) & isValid;
+    F32 values = emitter.choose(
+        counts,
+        [&] {
+          return F32(b, emitter.loadVector(rows, {row.toIndex(), column},
+                                           lanes));
+        },
+        [&] { return zeros(); });
+    auto store = [&] {
+      emitter.storeVector(values, result,
+                          {slots.token, slot * slotColumns + column});
+    };
+    if (hasColumns.isNull())
+      store();
+    else
+      emitter.ifThen(hasColumns, store);
+  });
+}
+
 void GpuGatherReduce::emit() {
-  int64_t columns = getColumns(result), ctaColumns = config.getColumnsPerCta();
+  int64_t columns = slotColumns, ctaColumns = config.getColumnsPerCta();
   auto columnTiles = int64_t(llvm::divideCeil(columns, ctaColumns));
   Index begin = emitter.cta() / columnTiles;
   Index first = emitter.cta() % columnTiles;
@@ -222,6 +256,12 @@ void GpuGatherReduce::emit() {
                  Index next = token + config.getTokenStride();
                  I32 nextPosition =
                      loadSlots(min(next, lastToken), zero).position;
+                 if (isUnreduced) {
+                   copySlots({token, zero, position},
+                             numValidTokens ? token < valid : Flag(),
+                             hasColumns);
+                   return nextPosition;
+                 }
                  F32 total = getTotal({token, zero, position});
                  auto store = [&] {
                    emitter.storeVector(total, result, {token, column});

@@ -8,7 +8,9 @@
 // over a token's experts run on the rows of all ranks. Other ops run on a
 // rank's own rows or, if the ranks of a group share its tokens (sp), on those
 // of the group from the first op with split weights on. Zero experts have no
-// weights; their sums are added to a rank's own rows, after the reductions.
+// weights; their sums are added to a rank's own rows, after the reductions. In
+// a batch-invariant layer ranks exchange the rows of slots, and add them where
+// the token is, in the order of one rank.
 // docs/use/parallel.md has the rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -59,7 +61,7 @@ public:
       : func(func), mesh(mesh), b(func.getLoc(), func.getContext()) {}
 
   LogicalResult run() {
-    if (failed(findOps()))
+    if (failed(findOps()) || failed(verifyInvariance()))
       return failure();
     takeZeroExperts();
     if (mesh.getTokenRanks() > 1) {
@@ -74,9 +76,13 @@ public:
       if (failed(findDestinations()))
         return failure();
       dispatch(Axis::Dp, findExpertOps());
-      if (addend)
-        addOwnRows(addend);
-      combineRows();
+      if (isBatchInvariant()) {
+        combineSlots(addend);
+      } else {
+        if (addend)
+          addOwnRows(addend);
+        combineRows();
+      }
     }
     finish();
     return success();
@@ -94,6 +100,8 @@ private:
   };
 
   LogicalResult findOps();
+  bool isBatchInvariant() { return func->hasAttr(kBatchInvariantAttr); }
+  LogicalResult verifyInvariance();
   void takeZeroExperts();
   Ops findExpertOps() const;
   Ops findGroupOps() const;
@@ -101,7 +109,9 @@ private:
   void countOwnRows();
   void dispatch(Axis axis, const Ops &ops);
   void addOwnRows(Value addend);
+  CombineOp combineOverDp(UnpermuteOp partial);
   void combineRows();
+  void combineSlots(Value addend);
   void finish();
   void combineResult(OpOperand &use);
   void addZeroExperts(OpOperand &use);
@@ -166,6 +176,22 @@ LogicalResult Parallelizer::findOps() {
     return scale.emitOpError("computes one scale for all rows of a call, but "
                              "each rank of a mesh has different rows; quantize "
                              "by 'token' or 'group', or with a given scale");
+  return success();
+}
+
+/// A batch-invariant layer adds each token's rows on one rank.
+LogicalResult Parallelizer::verifyInvariance() {
+  if (!isBatchInvariant())
+    return success();
+  if (mesh.getTp() > 1 || mesh.getNumExperts() == 0)
+    return func.emitOpError(
+        "is batch-invariant, but its ranks add partials of gemms in an order "
+        "that depends on the number of rows; give 'parallel' whole experts "
+        "('experts') and 'tp' = 1, or remove 'batch_invariant'");
+  if (permute.getNumZeroExperts() > 0)
+    return func.emitOpError(
+        "is batch-invariant, but several ranks add zero experts after the "
+        "others; give one rank, or remove 'batch_invariant'");
   return success();
 }
 
@@ -427,20 +453,55 @@ void Parallelizer::addOwnRows(Value addend) {
     sum->moveAfter(made);
 }
 
-void Parallelizer::combineRows() {
-  b.setInsertionPointAfter(unpermute);
-  auto combined = CombineOp::create(b, unpermute.getResult(), Axis::Dp);
+CombineOp Parallelizer::combineOverDp(UnpermuteOp partial) {
+  b.setInsertionPointAfter(partial);
+  auto combined = CombineOp::create(b, partial.getResult(), Axis::Dp);
   if (destinations) {
     combined.getDestinationsMutable().assign(destinations);
     combined.getIdsMutable().assign({destinationIds, places.front().getIds()});
     combined.setExpertsPerRankAttr(expertsPerRank);
   }
+  return combined;
+}
+
+void Parallelizer::combineRows() {
+  CombineOp combined = combineOverDp(unpermute);
   bool isReturned = llvm::any_of(unpermute->getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>();
   });
   setNames(combined, {isReturned ? getName(unpermute).str() : "routed_out"});
   setNames(unpermute, {"partial_out"});
   unpermute.getResult().replaceAllUsesExcept(combined.getResult(), combined);
+}
+
+/// Exchanges the row of each slot, which one rank has, and adds a token's rows
+/// on its own rank.
+void Parallelizer::combineSlots(Value addend) {
+  auto type = cast<RankedTensorType>(unpermute.getResult().getType());
+  int64_t topK = cast<RankedTensorType>(ownIds.getType()).getDimSize(1);
+  b.setInsertionPointAfter(unpermute);
+  auto slots = UnpermuteOp::create(
+      b, type.clone({type.getDimSize(0), topK * type.getDimSize(1)}),
+      unpermute.getRows(), unpermute.getPosition(), /*identity=*/Value(),
+      /*identity_weights=*/Value(), /*addend=*/Value(),
+      /*num_valid_tokens=*/Value(), /*unreduced=*/true,
+      /*from_unreduced=*/false);
+  setNames(slots, {"slot_rows"});
+  CombineOp combined = combineOverDp(slots);
+  setNames(combined, {"own_slot_rows"});
+  Operation *made = addend ? addend.getDefiningOp() : nullptr;
+  if (made && combined->isBeforeInBlock(made))
+    b.setInsertionPointAfter(made);
+  else
+    b.setInsertionPointAfter(combined);
+  auto sum = UnpermuteOp::create(
+      b, type, combined.getResult(), ownIds, /*identity=*/Value(),
+      /*identity_weights=*/Value(), addend, numValidTokens,
+      /*unreduced=*/false, /*from_unreduced=*/true);
+  setNames(sum, {getName(unpermute).str()});
+  unpermute.getResult().replaceAllUsesWith(sum.getResult());
+  unpermute.erase();
+  unpermute = sum;
 }
 
 /// Reduces returned partials over tp, then adds zero experts to the returned

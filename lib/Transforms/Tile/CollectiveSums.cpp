@@ -24,7 +24,7 @@ SlotSums moec::findSums(plan::CollectiveOp collective, SymbolTable &symbols) {
   if (!launch || launch.getOuts().size() != 1)
     return {};
   auto phase = getPhase<tile::GatherReduceOp>(launch, symbols);
-  if (!phase || phase.getIdentity())
+  if (!phase || phase.getIdentity() || phase.getUnreduced())
     return {};
   auto pass = [&](Value argument) {
     return argument ? getPassed(launch, argument) : Value();

@@ -30,7 +30,8 @@ public:
       : program(program), target(target), symbols(symbols) {}
 
   LogicalResult run() {
-    if (program.getMesh())
+    // Ranks of other programs add partials, in no order that a program states.
+    if (program.getMesh() && !program.getBatchInvariant())
       return success();
     bool isCertain = true;
     program.walk([&](plan::LaunchOp launch) {

@@ -100,6 +100,19 @@ private:
   SymbolTable &symbols;
 };
 
+/// Whether all ranks but one give +0.0 to each sum.
+bool movesSlots(plan::CollectiveOp collective, SymbolTable &symbols) {
+  return llvm::all_of(collective.getIns(), [&](Value in) {
+    return llvm::any_of(
+        collective->getBlock()->getOps<plan::LaunchOp>(),
+        [&](plan::LaunchOp launch) {
+          auto phase = getPhase<tile::GatherReduceOp>(launch, symbols);
+          return phase && phase.getUnreduced() &&
+                 llvm::is_contained(launch.getOuts(), in);
+        });
+  });
+}
+
 struct TileFixSumOrders
     : moec::impl::TileFixSumOrdersPassBase<TileFixSumOrders> {
   using TileFixSumOrdersPassBase::TileFixSumOrdersPassBase;
@@ -120,11 +133,18 @@ struct TileFixSumOrders
 private:
   static LogicalResult fix(plan::ProgramOp program, const Target &target,
                            SymbolTable &symbols) {
-    if (program.getMesh())
-      return program.emitOpError(
-          "is batch-invariant and runs on several ranks, but exchanges between "
-          "ranks state no order of sums; give one rank, or remove "
-          "'batch_invariant'");
+    WalkResult sums = program.walk([&](plan::CollectiveOp collective) {
+      if (collective.getKind() == plan::CollectiveKind::AllGather ||
+          movesSlots(collective, symbols))
+        return WalkResult::advance();
+      collective.emitOpError(
+          "adds partials of ranks in an order that a batch-invariant program "
+          "cannot state; exchange rows of slots (tile.gather_reduce "
+          "unreduced), or remove 'batch_invariant'");
+      return WalkResult::interrupt();
+    });
+    if (sums.wasInterrupted())
+      return failure();
     WalkResult result = program.walk([&](plan::LaunchOp launch) {
       tile::KernelOp kernel = getKernel(launch, symbols);
       return kernel && failed(fix(kernel, launch, target, symbols))

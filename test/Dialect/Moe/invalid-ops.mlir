@@ -459,3 +459,36 @@ func.func @permute(%ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>) {
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<9xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return
 }
+
+// -----
+
+func.func @unpermute(%rows: tensor<?x16xf32>, %position: tensor<?x2xi32>, %s: tensor<?x32xf32>) {
+  // expected-error@+1 {{adds nothing with 'unreduced', so it takes neither 'from_unreduced' nor 'identity' nor 'addend'}}
+  %0 = moe.unpermute unreduced %rows, %position : tensor<?x16xf32>, tensor<?x2xi32>
+      addend(%s : tensor<?x32xf32>) -> tensor<?x32xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute(%rows: tensor<?x16xf32>, %position: tensor<?x2xi32>) {
+  // expected-error@+1 {{'result' must be of shape tokens x top_k * width = ?x32, not ?x16}}
+  %0 = moe.unpermute unreduced %rows, %position : tensor<?x16xf32>, tensor<?x2xi32> -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute(%rows: tensor<?x16xf32>, %position: tensor<?x2xi32>) {
+  // expected-error@+1 {{'rows' must be of shape tokens x top_k * width = ?x32, not ?x16}}
+  %0 = moe.unpermute from_unreduced %rows, %position : tensor<?x16xf32>, tensor<?x2xi32> -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute(%rows: tensor<?x32xf32>, %position: tensor<?x2xi32>) {
+  // expected-error@+1 {{'result' must be of shape tokens x width = ?x*, not ?}}
+  %0 = moe.unpermute from_unreduced %rows, %position : tensor<?x32xf32>, tensor<?x2xi32> -> tensor<?xf32>
+  return
+}

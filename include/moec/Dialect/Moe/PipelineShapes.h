@@ -186,10 +186,12 @@ struct UnpermuteOperands {
       : rows(op.getRows()), position(op.getPosition()),
         identity(op.getIdentity()), identityWeights(op.getIdentityWeights()),
         addend(op.getAddend()), numValidTokens(op.getNumValidTokens()),
-        result(op.getResult()) {}
+        result(op.getResult()), unreduced(op.getUnreduced()),
+        fromUnreduced(op.getFromUnreduced()) {}
 
   mlir::Value rows, position, identity, identityWeights, addend, numValidTokens,
       result;
+  bool unreduced, fromUnreduced;
 };
 llvm::LogicalResult verifyUnpermute(mlir::Operation *op,
                                     const UnpermuteOperands &o);
