@@ -222,7 +222,8 @@ LogicalResult verifyUnpermute(Operation *op, const UnpermuteOperands &o) {
           "rows", o.rows,
           {o.fromUnreduced ? tokensDim() : positionsDim(), {"width"}})) ||
       failed(
-          check.checkShape("position", o.position, {tokensDim(), {"top_k"}})))
+          check.checkShape("position", o.position, {tokensDim(), {"top_k"}})) ||
+      failed(check.checkShape("result", o.result, {tokensDim(), {"width"}})))
     return failure();
   Dim topK{"top_k", getDim(o.position, 1)};
   Dim width{"width", getDim(o.fromUnreduced ? o.result : o.rows, 1)};

@@ -97,7 +97,9 @@ static Reduced reduce(const LayerSpec &spec, const CheckedRow &checked) {
   own.numExperts = numExperts;
   own.topK = static_cast<int64_t>(reduced.ids.size());
   own.maxTokens = 1;
-  own.numValidTokens = own.paddingMask = own.recordIds = own.recordLoad = false;
+  own.numValidTokens = own.paddingMask = own.recordLoad = false;
+  own.recordIds.reset();
+  own.replayIds.reset();
   own.batchInvariant = own.stridedWeights = false;
   own.placement.reset();
   own.parallel.reset();

@@ -1,0 +1,117 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels add in the order that their certificate states (docs/use/layers.md, "Bits of a row").
+
+The logits of a router come back as its weights, in f32. Here they are added once more in the stated order, and must
+have the same bits. Inputs are such that another order has other bits."""
+
+import itertools
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cases import BASE
+from runs import TIMEOUT, binary
+from safetensors import safe_open
+
+from moec.reference import LayerSpec, generate, write_tensors
+
+TOKENS, HIDDEN = 3, 512
+MODEL = BASE | {
+    "dtype": "bf16", "entry": "gate", "hidden_size": HIDDEN, "intermediate_size": 32, "num_experts": 32, "top_k": 8,
+    "routing": {"score": "identity"}, "record_ids": True, "max_tokens": 8,
+}
+#: The target, the config of the router's gemm, and the order that it states without the certificate's defaults.
+KERNELS = {
+    "cpu": ("cpu", "cpu.gemm lanes=8", "unit = fma, k = 1, splits = 8, adjacent = 2"),
+    "sm80": ("sm_80", "sm80.gemm", "unit = tensor_core, k = 16"),
+    "gemv": ("sm_80", "gpu.gemv", "unit = fma, k = 1, splits = 64, adjacent = 8"),
+    "sm90": ("sm_90a", "sm90.gemm block_n=128 stages=4", "unit = tensor_core, k = 16"),
+    "sm90-split": ("sm_90a", "sm90.gemm block_n=64 stages=4",
+                   "unit = tensor_core, k = 16, splits = 2, adjacent = 32"),
+}
+
+
+def reduce_parts(parts: np.ndarray, bits: tuple[int, ...]) -> np.ndarray:
+    """Adds parts whose numbers differ in a bit, one bit after another."""
+    parts = parts.reshape((2,) * len(bits) + parts.shape[1:])
+    for step, bit in enumerate(bits):
+        axis = sum(other > bit for other in bits[step:])
+        parts = parts.take(0, axis) + parts.take(1, axis)
+    return parts
+
+
+def add_in_order(order: dict, hidden: np.ndarray, weight: np.ndarray) -> Iterator[np.ndarray]:
+    """The logits, with each order of bits of a part's number. The simulator's tensor cores add one product after another, as FMAs do."""
+    splits, adjacent = order.get("splits", 1), order.get("adjacent", 0) or HIDDEN
+    numbers = np.arange(HIDDEN).reshape(-1, splits, adjacent)
+    parts = []
+    for part in range(splits):
+        sums = np.zeros((len(hidden), len(weight)), np.float32)
+        for k in numbers[:, part].reshape(-1):
+            # The sum of both is exact before its one rounding.
+            exact = sums.astype(np.longdouble) + np.outer(hidden[:, k], weight[:, k])
+            sums = exact.astype(np.float32)
+        parts.append(sums)
+    for bits in itertools.permutations(range(splits.bit_length() - 1)):
+        yield reduce_parts(np.stack(parts), bits)
+
+
+def draw(seed: int) -> dict[str, np.ndarray]:
+    """Tensors of the layer. Products of neighbours differ by up to 2^20, so that each order loses other digits."""
+    random = np.random.default_rng(seed)
+
+    def values(*shape: int) -> np.ndarray:
+        return (random.standard_normal(shape) * np.exp2(random.integers(-5, 6, shape))).astype(ml_dtypes.bfloat16)
+
+    tensors = generate(LayerSpec.from_json(MODEL), TOKENS, seed)
+    return tensors | {"hidden_states": values(TOKENS, HIDDEN), "gate.weight": values(32, HIDDEN)}
+
+
+def find_logits(folder: Path, target: str, config: str, tensors: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Ids and logits of the selected experts."""
+    (folder / "model.json").write_text(json.dumps(MODEL))
+    write_tensors(folder / "in.safetensors", tensors)
+    command = [str(binary("moe-run")), str(folder / "model.json"), f"--target={target}", f"--tokens={TOKENS}",
+               f"--inputs={folder / 'in.safetensors'}", f"--outputs={folder / 'out.safetensors'}",
+               f"--config=router_logits:{config}", *(["--device=sim"] if target != "cpu" else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with safe_open(str(folder / "out.safetensors"), framework="np") as file:
+        return file.get_tensor("topk_ids"), file.get_tensor("topk_weights")
+
+
+def read_order(folder: Path, target: str, config: str) -> str:
+    done = subprocess.run(
+        [str(binary("moe-compile")), str(folder / "model.json"), f"--target={target}", "--emit=tile",
+         f"--config=router_logits:{config}"], capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    return re.search(r"sum_orders = \{.*?router_logits = #tile\.sum_order<(.*?)>", done.stdout)[1]
+
+
+def parse_order(text: str) -> dict:
+    fields = dict(field.split(" = ") for field in text.split(", "))
+    return {name: value if name == "unit" else int(value) for name, value in fields.items()}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_certificate_says_how_a_kernel_adds(name: str, tmp_path: Path) -> None:
+    target, config, stated = KERNELS[name]
+    tensors = draw(5)
+    ids, logits = find_logits(tmp_path, target, config, tensors)
+    assert read_order(tmp_path, target, config) == stated
+    hidden, weight = (tensors[each].astype(np.float64) for each in ("hidden_states", "gate.weight"))
+
+    def count_equal(order: str) -> int:
+        """The most logits that one of the trees gives bit by bit."""
+        return max(int((np.take_along_axis(found.astype(np.float32), ids.astype(np.int64), 1) == logits).sum())
+                   for found in add_in_order(parse_order(order), hidden, weight))
+
+    assert count_equal(stated) == logits.size
+    for other in {order for _, _, order in KERNELS.values()} - {stated}:
+        assert count_equal(other) < logits.size, other
