@@ -89,9 +89,8 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   if (auto op = dyn_cast<tile::GatherReduceOp>(phase)) {
     int64_t rowsPerToken = op.getFromUnreduced() ? 1 : topK;
     work.operations = slots * double(op.getSlotColumns());
-    work.bytes =
-        double(tokens * rowsPerToken) * getRowBytes(op.getRows()) +
-        double(tokens) * getRowBytes(op.getResult());
+    work.bytes = double(tokens * rowsPerToken) * getRowBytes(op.getRows()) +
+                 double(tokens) * getRowBytes(op.getResult());
     if (op.getAddend())
       work.bytes += double(tokens) * getRowBytes(op.getAddend());
   } else if (auto op = dyn_cast<tile::TopKOp>(phase)) {

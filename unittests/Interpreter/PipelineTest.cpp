@@ -518,8 +518,8 @@ TEST(Unpermute, KeepsRowsOfSlotsAndAddsThemLater) {
   Floats kept = {3, 4, 1, 2, kNaN, kNaN, 3, 4};
   Ids ids = {100, 7, -1, 5};
   Floats addend = {10, 20, 30, 40};
-  auto sums = add.run({view(kept, {2, 4}), view(ids, {2, 2}),
-                       view(addend, {2, 2})});
+  auto sums =
+      add.run({view(kept, {2, 4}), view(ids, {2, 2}), view(addend, {2, 2})});
   ASSERT_EQ(sums.size(), 1u);
   EXPECT_EQ(valuesOf<float>(sums[0]), Floats({14, 26, 33, 44}));
 }

@@ -334,10 +334,9 @@ Status Machine::run(moe::PrepackOp op) {
 
 Status Machine::run(moe::UnpermuteOp op) {
   int64_t count = at(op.getPosition()).shape[0];
-  if (Status status =
-          allocate(op.getResult(),
-                   {count, cast<ShapedType>(op.getResult().getType())
-                               .getDimSize(1)});
+  if (Status status = allocate(
+          op.getResult(),
+          {count, cast<ShapedType>(op.getResult().getType()).getDimSize(1)});
       !status)
     return status;
   return runUnpermute(op, count, op.getResult());

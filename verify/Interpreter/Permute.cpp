@@ -267,10 +267,9 @@ static Status checkUnpermute(const UnpermuteArguments &arguments) {
     if (tensor)
       if (Status status = checkRows(name, *tensor, arguments.tokens); !status)
         return status;
-  for (auto [tensor, size] :
-       {std::pair(OptionalRef(arguments.rows), given),
-        {arguments.identity, width},
-        {arguments.addend, width}})
+  for (auto [tensor, size] : {std::pair(OptionalRef(arguments.rows), given),
+                              {arguments.identity, width},
+                              {arguments.addend, width}})
     if (tensor && tensor->rowSize() != size)
       return invalidArgument("rows of " + describe(*tensor) +
                              " do not fit the result " +

@@ -211,8 +211,8 @@ void GpuGatherReduce::copySlots(const Slots &slots, Flag isValid,
     F32 values = emitter.choose(
         counts,
         [&] {
-          return F32(b, emitter.loadVector(rows, {row.toIndex(), column},
-                                           lanes));
+          return F32(b,
+                     emitter.loadVector(rows, {row.toIndex(), column}, lanes));
         },
         [&] { return zeros(); });
     auto store = [&] {
@@ -249,29 +249,28 @@ void GpuGatherReduce::emit() {
   };
   Index lastToken = emitter.tokens() - 1;
   Index zero = emitter.index(0);
-  emitter.loop(begin, emitter.tokens(), config.getTokenStride(),
-               loadSlots(begin, zero).position, [&](Index token, I32 position) {
-                 // Prefetch the next token's positions while this one's rows
-                 // are added.
-                 Index next = token + config.getTokenStride();
-                 I32 nextPosition =
-                     loadSlots(min(next, lastToken), zero).position;
-                 if (isUnreduced) {
-                   copySlots({token, zero, position},
-                             numValidTokens ? token < valid : Flag(),
-                             hasColumns);
-                   return nextPosition;
-                 }
-                 F32 total = getTotal({token, zero, position});
-                 auto store = [&] {
-                   emitter.storeVector(total, result, {token, column});
-                 };
-                 if (hasColumns.isNull())
-                   store();
-                 else
-                   emitter.ifThen(hasColumns, store);
-                 return nextPosition;
-               });
+  emitter.loop(
+      begin, emitter.tokens(), config.getTokenStride(),
+      loadSlots(begin, zero).position, [&](Index token, I32 position) {
+        // Prefetch the next token's positions while this one's rows
+        // are added.
+        Index next = token + config.getTokenStride();
+        I32 nextPosition = loadSlots(min(next, lastToken), zero).position;
+        if (isUnreduced) {
+          copySlots({token, zero, position},
+                    numValidTokens ? token < valid : Flag(), hasColumns);
+          return nextPosition;
+        }
+        F32 total = getTotal({token, zero, position});
+        auto store = [&] {
+          emitter.storeVector(total, result, {token, column});
+        };
+        if (hasColumns.isNull())
+          store();
+        else
+          emitter.ifThen(hasColumns, store);
+        return nextPosition;
+      });
 }
 
 } // namespace

@@ -103,13 +103,13 @@ private:
 /// Whether all ranks but one give +0.0 to each sum.
 bool movesSlots(plan::CollectiveOp collective, SymbolTable &symbols) {
   return llvm::all_of(collective.getIns(), [&](Value in) {
-    return llvm::any_of(
-        collective->getBlock()->getOps<plan::LaunchOp>(),
-        [&](plan::LaunchOp launch) {
-          auto phase = getPhase<tile::GatherReduceOp>(launch, symbols);
-          return phase && phase.getUnreduced() &&
-                 llvm::is_contained(launch.getOuts(), in);
-        });
+    return llvm::any_of(collective->getBlock()->getOps<plan::LaunchOp>(),
+                        [&](plan::LaunchOp launch) {
+                          auto phase =
+                              getPhase<tile::GatherReduceOp>(launch, symbols);
+                          return phase && phase.getUnreduced() &&
+                                 llvm::is_contained(launch.getOuts(), in);
+                        });
   });
 }
 
