@@ -161,7 +161,8 @@ def test_selected_ids_are_returned(engine: VllmConfig, monkeypatch: pytest.Monke
     experts = get_experts(runner)
     assert isinstance(experts, MoecMonolithicExperts) and experts.supports_routing_replay_capture()
     captured = []
-    sink = RoutedExpertsSink(experts.moe_config, lambda ids: captured.append(ids.clone()))
+    config = dataclasses.replace(experts.moe_config, device="cpu")
+    sink = RoutedExpertsSink(config, lambda ids: captured.append(ids.clone()))
     layer, (hidden, logits) = runner.routed_experts, make_inputs()
     output = layer.quant_method.moe_kernel.apply_monolithic(
         hidden, layer.w13_weight, layer.w2_weight, logits, activation=layer.activation, global_num_experts=EXPERTS,
