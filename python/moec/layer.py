@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import json
@@ -11,8 +12,9 @@ import math
 import os
 import pathlib
 import re
+import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +104,30 @@ _INTERNALS = frozenset({
 })
 
 
+#: Whether calls of this thread make no other calls.
+_calls = threading.local()
+
+
+@contextlib.contextmanager
+def one_run() -> Iterator[None]:
+    """Calls in it are one run each: they refuse leading dimensions and more than max_tokens rows, as operators do."""
+    _calls.are_runs = True
+    try:
+        yield
+    finally:
+        _calls.are_runs = False
+
+
+def _scales_all_rows(spec: Any) -> bool:
+    """Whether a spec has activations with one dynamic scale for all rows of a run."""
+    if not isinstance(spec, Mapping):
+        return False
+    scheme = spec.get("activation")
+    if isinstance(scheme, Mapping) and scheme.get("scale") == "tensor" and not scheme.get("static"):
+        return True
+    return any(map(_scales_all_rows, spec.values()))
+
+
 class Layer(_core.Layer):
     """A layer, compiled for a device and loaded there. moec.compile() makes it.
 
@@ -111,8 +137,8 @@ class Layer(_core.Layer):
               num_valid_tokens=None, input_ids=None, is_padding=None, out=None, stream=None)
 
     Tensors may come from any framework that supports DLPack. They must be on the device of the layer and contiguous,
-    and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens, at most
-    max_tokens. H, k and R are those of docs/use/layers.md; D is the layer's dtype.
+    and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens; more than
+    max_tokens are several runs. H, k and R are those of docs/use/layers.md; D is the layer's dtype.
 
     hidden_states: [T, H] of D, or with more leading dimensions, as in [batch, seq, H]; other tensors then have the same
         ones or are flat, and the result has them.
@@ -382,7 +408,7 @@ class Layer(_core.Layer):
     def _call_flat(self, hidden_states: Any, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs a call whose tensors have several leading dimensions, with one row per token. NotImplemented for tensors
         that cannot be reshaped."""
-        if not hasattr(hidden_states, "reshape"):
+        if not hasattr(hidden_states, "reshape") or getattr(_calls, "are_runs", False):
             return NotImplemented
         leading = tuple(hidden_states.shape[:-1])
 
@@ -397,6 +423,46 @@ class Layer(_core.Layer):
             **{name: flatten(value) for name, value in named.items()},
         )
         return flat.reshape(*leading, flat.shape[-1]) if out is None else out
+
+    def _call_in_parts(self, hidden_states: Any, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs a call of more than max_tokens rows as several calls. NotImplemented for tensors that cannot be sliced and
+        copied."""
+        if not hasattr(hidden_states, "__getitem__") or getattr(_calls, "are_runs", False):
+            return NotImplemented
+        tokens, valid = hidden_states.shape[0], named.get("num_valid_tokens")
+        self._check_parts(valid, named)
+        if out is None:
+            copy = getattr(hidden_states, "new_empty", None)
+            out = copy(tuple(hidden_states.shape)) if copy else hidden_states.copy()
+        # On a GPU the parts of tensors then begin at multiples of 16 bytes.
+        most = max(self.max_tokens // 16 * 16, min(self.max_tokens, 16))
+        for begin in range(0, tokens, most):
+            end = min(begin + most, tokens)
+
+            def cut(tensor: Any, begin: int = begin, end: int = end) -> Any:
+                shape = getattr(tensor, "shape", None)
+                return tensor if not shape or shape[0] != tokens else tensor[begin:end]
+
+            part = {name: cut(value) for name, value in named.items()}
+            if valid is not None:
+                part["num_valid_tokens"] = min(max(valid - begin, 0), end - begin)
+            self(cut(hidden_states), *map(cut, arguments), out=cut(out), **part)
+        return out
+
+    def _check_parts(self, valid: Any, named: Mapping[str, Any]) -> None:
+        """Raises InvalidArgument for a call whose result is not that of its parts."""
+        reason = None
+        if valid is not None and not isinstance(valid, int):
+            reason = "num_valid_tokens in a tensor counts the rows of all parts; pass an int"
+        elif "expert_offsets" in named:
+            reason = "expert_offsets counts the rows of one run"
+        elif _scales_all_rows(self.spec):
+            reason = "activations have one scale for all rows of a run"
+        if reason:
+            raise _core.InvalidArgument(
+                f"hidden_states: more than max_tokens = {self.max_tokens} rows, and {reason}; compile the layer for more "
+                "tokens, or split the call"
+            )
 
     # Information about the layer.
 

@@ -32,6 +32,7 @@ except ImportError as error:
     raise ImportError("moec.torch needs PyTorch; install it, as with pip install torch") from error
 
 from . import InvalidArgument, InvalidType, Layer, _core
+from .layer import one_run
 from .layer_pool import is_traced
 
 __all__ = ["MoE", "attach", "register", "unregister"]
@@ -148,14 +149,16 @@ def _call(layer: Layer, hidden_states, others, **named):
 
 
 def _forward(hidden_states, layer, *others):
-    return _call(_layers.get(layer) or _find(layer), hidden_states, others)
+    with one_run():
+        return _call(_layers.get(layer) or _find(layer), hidden_states, others)
 
 
 def _forward_out(out, hidden_states, layer, *others):
     found = _layers.get(layer) or _find(layer)
     if out is None:
         raise InvalidType("out: is missing; give a tensor, or use moec::forward")
-    _call(found, hidden_states, others, out=out)
+    with one_run():
+        _call(found, hidden_states, others, out=out)
 
 
 def _check_fake(hidden_states, layer: int, others, **out) -> None:

@@ -146,12 +146,20 @@ bool Call::readInput(int argument) {
                                  " expected, shape " + tensor.showShape() +
                                  " found; reshape it to one row per token");
   }
-  if (argument == state.hiddenStates)
+  if (argument == state.hiddenStates) {
     tokens = tensor.get().shape[0];
-  else if (tensor.get().shape[0] != tokens)
+    int64_t most = moert_layer_max_tokens(state.layer);
+    manyTokens = tokens > most;
+    if (manyTokens)
+      return fail(Kind::Value,
+                  expected.text +
+                      ": at most max_tokens = " + std::to_string(most) +
+                      " rows expected, shape " + tensor.showShape() + " found");
+  } else if (tensor.get().shape[0] != tokens) {
     return fail(Kind::Value, expected.text + ": " + std::to_string(tokens) +
                                  " rows expected, as in hidden_states, shape " +
                                  tensor.showShape() + " found");
+  }
   // Integers have no gradient.
   return expected.dtype[0] == 'i' ||
          checkGradient(argument,

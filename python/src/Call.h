@@ -59,6 +59,8 @@ public:
   /// Whether read() failed because the hidden states have several leading
   /// dimensions, as in [batch, seq, hidden].
   bool hasLeadingDimensions() const { return leadingDimensions; }
+  /// Whether read() failed because the call has more than max_tokens rows.
+  bool hasManyTokens() const { return manyTokens; }
 
 protected:
   explicit Call(LayerState &state) : state(state) {}
@@ -117,7 +119,7 @@ protected:
   int64_t numValid = -1;
   /// The output was made by this call and has no other users yet.
   bool isOutputNew = false;
-  bool leadingDimensions = false;
+  bool leadingDimensions = false, manyTokens = false;
 
 private:
   /// Reads an operand: an input, or an output other than the returned one.

@@ -282,14 +282,14 @@ bool PythonCall::time(int64_t count, int64_t &nanoseconds) {
   return true;
 }
 
-/// Calls the layer with one row per token: `_call_flat` of moec.Layer. The
-/// exception that is set stays, if the object has no such method or its tensors
-/// cannot be reshaped.
-static PyObject *callFlat(PyObject *self, PyObject *arguments,
-                          PyObject *keywords) {
+/// Calls a method of moec.Layer that makes other calls of this one. The
+/// exception that is set stays, if the object has no such method or the method
+/// cannot do it with these tensors.
+static PyObject *callMethod(PyObject *self, const char *name,
+                            PyObject *arguments, PyObject *keywords) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  Ref method = Ref::take(PyObject_GetAttrString(self, "_call_flat"));
+  Ref method = Ref::take(PyObject_GetAttrString(self, name));
   if (!method) {
     PyErr_Restore(type, value, trace);
     return nullptr;
@@ -313,9 +313,14 @@ PyObject *moec::python::callLayer(PyObject *self, PyObject *arguments,
   PythonCall call(getState(self));
   if (!call.parse(arguments, keywords))
     return nullptr;
-  if (!call.read())
-    return call.hasLeadingDimensions() ? callFlat(self, arguments, keywords)
-                                       : nullptr;
+  if (!call.read()) {
+    // One row per token, then at most max_tokens rows.
+    if (call.hasLeadingDimensions())
+      return callMethod(self, "_call_flat", arguments, keywords);
+    if (call.hasManyTokens())
+      return callMethod(self, "_call_in_parts", arguments, keywords);
+    return nullptr;
+  }
   return call.run() ? call.takeOutput() : nullptr;
 }
 

@@ -59,6 +59,29 @@ def test_each_rank_gets_its_rows(layers):
     communicators[0].check()
 
 
+
+def test_more_rows_than_a_run_has():
+    most, rows = 16, 37
+    spec = MODEL | {"parallel": {"dp": RANKS, "experts": "linear"}, "max_tokens": most}
+    ranks = [moec.compile(spec, device="cpu", cache=False) for _ in range(RANKS)]
+    whole = LayerSpec.from_json(MODEL | {"max_tokens": RANKS * rows})
+    tensors = generate(whole, RANKS * rows, 1)
+    communicators = moec.ranks.local(RANKS, device="cpu")
+
+    def work(rank):
+        ranks[rank].bind(take_weights(rank, tensors))
+        ranks[rank].use_communicator(communicators[rank])
+        return ranks[rank](np.ascontiguousarray(tensors["hidden_states"][rank * rows:(rank + 1) * rows]))
+
+    results = on_ranks(work)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    expected = evaluate(whole, tensors, decide(whole, tensors))
+    np.testing.assert_allclose(np.concatenate(results), expected, rtol=1e-4, atol=1e-5)
+    communicators[0].check()
+
+
 def test_batches_in_two_halves():
     """Rows have the same bits as in separate calls."""
     tensors = generate(LayerSpec.from_json(MODEL), RANKS * 7, 1)
