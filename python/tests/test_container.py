@@ -99,7 +99,9 @@ def test_killed_writer(number: int, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     process = subprocess.Popen(tool("moe-run", spec, "--tokens=1", f"--write-prepared={volume}/w.safetensors"),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               # A shell's background jobs ignore SIGINT, and so do their children.
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     until = time.monotonic() + TIMEOUT
     while not names(volume) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.0005)
