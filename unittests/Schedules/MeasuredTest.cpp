@@ -169,8 +169,8 @@ protected:
   std::map<std::string, std::unique_ptr<ParsedModule>> modules;
 };
 
-/// Of logarithms: root mean square, and the largest, since a few measured times
-/// are outliers.
+/// Errors are those of logarithms: the root mean square and the largest, since
+/// a few measured times are outliers.
 void MeasuredTest::expectErrors(double all, double each) {
   double sum = 0;
   for (const Measured &row : rows) {

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 // How sm90.gemm cuts a group's rows is said twice: by the model of time
-// (GroupTiling.h), and by the code that a kernel makes its table with. Of one
-// group that is arithmetic on one number, which is folded here.
+// (GroupTiling.h), and by the code that a kernel makes its table with. For
+// one group that is arithmetic on one number, which is folded here.
 
 #include "Schedules/Sm90Gemm/GroupTiling.h"
 

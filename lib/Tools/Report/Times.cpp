@@ -54,9 +54,9 @@ static void showMeasured(const Layer &layer, raw_ostream &os) {
 void moec::report::showTimes(const Layer &layer, raw_ostream &os) {
   if (layer.device)
     os << "<p>Expected on " << escape(layer.device->describe())
-       << ", launches in sequence, experts equally likely. Of the floor: "
-          "fraction of the time that the least bytes or operations take at the "
-          "device's rates.</p>\n";
+       << ", launches in sequence, experts equally likely. The floor is the "
+          "time that the least bytes or operations take at the device's "
+          "rates.</p>\n";
   else
     os << "<p>No rates of target " << escape(layer.target.name)
        << " are known: least work, no times.</p>\n";
