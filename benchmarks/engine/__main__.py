@@ -174,7 +174,7 @@ class Child:
 
         seconds = time.monotonic() - self.start
         if not self._has_ended():
-            # Its own group: vLLM's compiler has processes below it.
+            # A job has its own group, since vLLM's compiler has processes below it.
             os.killpg(self._id, signal.SIGKILL)
             os.waitpid(self._id, 0)
             record.add(**describe_job(self.job), what="time limit", error=f"killed after {seconds:.1f} s")

@@ -29,7 +29,7 @@ class Gpus:
     names: list[str] = field(default_factory=list)
     #: Pairs of GPUs that cannot read each other's memory.
     apart: list[tuple[int, int]] = field(default_factory=list)
-    #: Those of the first GPU.
+    #: Properties of the first GPU.
     multiprocessors: int = 0
     #: The reason why there are no GPUs.
     error: str = ""

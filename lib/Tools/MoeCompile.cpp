@@ -26,7 +26,7 @@ using namespace moec;
 namespace cl = llvm::cl;
 
 namespace {
-/// What --explain prints.
+/// The text that --explain prints.
 enum class Explained { Summary, All, Json };
 
 struct Options : ToolOptions {

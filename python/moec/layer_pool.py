@@ -34,7 +34,7 @@ _layers: dict[tuple[str, str], weakref.WeakSet[Layer]] = {}
 _workspaces: dict[tuple[str, int], torch.Tensor] = {}
 _lock = threading.RLock()
 
-#: What MOEC_VERIFY does with calls in CUDA graphs (Layer.verify). Engines' plugins set it, since engines capture.
+#: The treatment of calls in CUDA graphs by MOEC_VERIFY (Layer.verify). Engines' plugins set it, since engines capture.
 verify_in_graphs = "refuse"
 
 

@@ -29,7 +29,7 @@ _ELEMENTS = 1_000_000
 #: Attempts to draw inputs for a spec with meaningful outputs.
 _INPUTS = 6
 
-#: What no draw has, and why; names of features.py first.
+#: Features that no draw has, and why; names of features.py first.
 NOT_DRAWN = {
     "num_experts of 6200 and more": "a case has at most 1,000,000 multiplications",
     "top_k of 1024": "likewise",

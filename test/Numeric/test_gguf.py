@@ -262,7 +262,7 @@ def test_blocks_of_any_kind(types, tmp_path):
         assert np.abs(got - expected).max() < 2e-5 * np.abs(expected).max()
 
 
-# Their code books follow from no rule: of most sets of equal coordinates they have only some permutations.
+# The code books of iq types follow from no rule: most sets of equal coordinates have only some permutations.
 @pytest.mark.parametrize("kind", ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"])
 def test_blocks_of_tables_that_only_ggml_has(kind, tmp_path):
     done, *_ = run_blocks(("Q8_0", "Q8_0", kind), tmp_path)

@@ -237,7 +237,7 @@ TEST(AllowList, ExceptionsThatNameSomeExperts) {
                             R"(["re:.*experts\\.[0-3]\\..*"])",
                             R"(["model.layers.0.mlp.experts.3.up_proj"])"}) {
     LayerSpec spec = importOk(quantize("\"ignore\": " + std::string(names)));
-    // These matrices are dequantized at load.
+    // Such matrices are dequantized at load.
     EXPECT_FALSE(spec.quantization.w13) << names;
     EXPECT_TRUE(spec.findStored("experts.w13")) << names;
   }

@@ -394,11 +394,31 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr config) {
                                  promoted);
 }
 
+/// A schedule of gemms with the cost model that ranks sm90.gemm and gpu.gemv
+/// against each other.
+template <typename Base, typename... Interfaces>
+struct ModelledGemm : ScheduleWith<Base, ModelsTime, Interfaces...> {
+  using ScheduleWith<Base, ModelsTime, Interfaces...>::ScheduleWith;
+
+  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
+                                    const Target &target) const override {
+    return sm90::getGemmCandidates(op, load, target);
+  }
+  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
+                                       const Target &target) const override {
+    return sm90::makeGemmCost(op, load, target);
+  }
+  std::pair<int64_t, int64_t>
+  getTile(tile::ConfigAttr candidate) const override {
+    return sm90::getLargestTile(candidate);
+  }
+};
+
 struct GemmSchedule final
-    : ScheduleWith<Schedule, ModelsTime, CountsIds, SplitsColumns,
-                   JoinsProducts, QuantizesInputs, RunsPhases, PermutesRows,
-                   SplitsLargeGroups, KnowsSpills, OrdersSums> {
-  GemmSchedule() : ScheduleWith("sm90.gemm", "tile.gemm") {}
+    : ModelledGemm<Schedule, CountsIds, SplitsColumns, JoinsProducts,
+                   QuantizesInputs, RunsPhases, PermutesRows, SplitsLargeGroups,
+                   KnowsSpills, OrdersSums> {
+  GemmSchedule() : ModelledGemm("sm90.gemm", "tile.gemm") {}
   std::string whyConfigIllegal(Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {
     return gemmIllegal(op, config, target);
@@ -419,18 +439,6 @@ struct GemmSchedule final
   SmallVector<tile::TensorMapAttr>
   tensorMaps(Operation *op, tile::ConfigAttr config) const override {
     return gemmMaps(op, config);
-  }
-  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
-                                    const Target &target) const override {
-    return sm90::getGemmCandidates(op, load, target);
-  }
-  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
-                                       const Target &target) const override {
-    return sm90::makeGemmCost(op, load, target);
-  }
-  std::pair<int64_t, int64_t>
-  getTile(tile::ConfigAttr candidate) const override {
-    return sm90::getLargestTile(candidate);
   }
   std::string whySpills(Operation *op, tile::ConfigAttr config) const override {
     return sm90::whySpills(op, config);
@@ -514,22 +522,7 @@ struct PrepackSchedule final : Schedule {
   }
 };
 
-/// Where both schedules could run, the cost model chooses.
-struct ModelledGemvSchedule final
-    : ScheduleWith<anygpu::GemvSchedule, ModelsTime> {
-  std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
-                                    const Target &target) const override {
-    return sm90::getGemmCandidates(op, load, target);
-  }
-  std::unique_ptr<CostModel> costModel(Operation *op, tile::LoadAttr load,
-                                       const Target &target) const override {
-    return sm90::makeGemmCost(op, load, target);
-  }
-  std::pair<int64_t, int64_t>
-  getTile(tile::ConfigAttr candidate) const override {
-    return sm90::getLargestTile(candidate);
-  }
-};
+struct ModelledGemvSchedule final : ModelledGemm<anygpu::GemvSchedule> {};
 
 } // namespace
 

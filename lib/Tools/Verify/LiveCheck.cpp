@@ -43,7 +43,8 @@ static Result<LayerSpec> findSpec(const moert_layer &layer) {
   return *spec;
 }
 
-/// Why no rows of the layer can be compared alone; empty if they can.
+/// The reason why no rows of the layer can be compared alone; empty if they
+/// can.
 static std::string whyIncomparable(const LayerSpec &spec,
                                    const moert::Plan &plan) {
   if (plan.mesh.numRanks() > 1)

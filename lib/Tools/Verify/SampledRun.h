@@ -27,7 +27,7 @@ struct SampledTensor {
   const uint8_t *row(size_t index) const;
 };
 
-/// What a run read and wrote, for some of its rows.
+/// The data that a run read and wrote, for some of its rows.
 struct SampledRun {
   /// From 1, among the runs of the layer.
   int64_t number = 0;

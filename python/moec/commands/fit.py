@@ -35,7 +35,7 @@ class Memory:
     workspace: int
     #: All other weights, divided by tp.
     other: int | None
-    #: What is left of `total`.
+    #: The rest of `total`.
     room: int
     total: int
 
@@ -49,7 +49,7 @@ class Time:
     layer_seconds: float | None
     model_seconds: float | None
     floor_seconds: float | None
-    #: What bounds the layer: "memory", "tensor cores", "L2", "power", "launch" or "link".
+    #: The bound of the layer: "memory", "tensor cores", "L2", "power", "launch" or "link".
     bound: str | None
     #: The routed experts of a layer, from hidden states, ids and weights to the output: what peers are measured on.
     experts_seconds: float | None

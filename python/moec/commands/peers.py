@@ -23,7 +23,7 @@ class Peer:
     #: Library and variant: "vllm:tuned".
     name: str
     seconds: float
-    #: When it was recorded: "2026-11-21".
+    #: The date of the record: "2026-11-21".
     date: str
 
 

@@ -43,7 +43,7 @@ static bool spinUntil(Condition condition) {
 
 namespace {
 
-/// What a new thread begins with.
+/// The state that a new thread begins with.
 struct Worker {
   ThreadPool *pool;
   int index;
