@@ -13,6 +13,8 @@ together, and then measure in turn, one repetition each, while the others are id
               graphs for decode alone. piecewise: as compile, with graphs of the parts between attentions alone. The
               same as no-compile with a prefix cache and prompts in chunks of 512 tokens: chunked.
               The same with drafts from n-grams: speculative
+              The same on two GPUs: tp2 shares each layer, dp2 has requests of its own and whole experts on each GPU
+              (speed: the requests of one GPU; memory, outputs and kernels: those of the first)
     LAYERS    a number, or all
     WHAT      m memory, c outputs (log-probabilities of 1500 given tokens, greedy tokens, the same twice), s speed,
               p GPU kernels (torch.profiler), v serving load, w sleep, wake and reload of weights,
@@ -41,6 +43,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -62,6 +65,11 @@ ENVIRONMENT = {
 }
 #: Defaults for a machine without the packages behind them; the environment takes precedence.
 DEFAULTS = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+#: Of jobs on several GPUs. NVLink multicast stays off; ranks are on one host.
+OF_RANKS = {
+    "VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0", "VLLM_HOST_IP": "127.0.0.1",
+    "MASTER_ADDR": "127.0.0.1", "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo",
+}
 #: PR_SET_PDEATHSIG of <sys/prctl.h>.
 _DEATH_SIGNAL = 1
 
@@ -86,6 +94,28 @@ def make_head(commit: str, versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def die_with_parent() -> None:
+    """If the run is killed, no job keeps a GPU."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def start_ranks(ranks: int) -> int:
+    """Forks the other ranks of a job. Returns the rank of the process."""
+    if ranks == 1:
+        return 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    rank = 0
+    for other in range(1, ranks):
+        if not os.fork():
+            die_with_parent()
+            rank = other
+            break
+    os.environ.update(OF_RANKS | {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": str(port)})
+    return rank
+
+
 def run_child(job: Job, record: Record, log: Path, turn: Callable[[], None]) -> int:
     """In the forked process."""
     progress = os.fdopen(os.dup(1), "w")
@@ -97,18 +127,21 @@ def run_child(job: Job, record: Record, log: Path, turn: Callable[[], None]) -> 
     import measure
 
     fields = measure.describe_job(job)
+    rank = start_ranks(job.ranks)
 
     def add(what: str, **found: Any) -> None:
+        if rank and what != "failed":
+            return
         record.add(**fields, what=what, **found)
         short = {name: value for name, value in found.items() if name not in ("all_ms", "kernels", "greedy")}
         print(f"{job} {what} {json.dumps(short)[:300]}", file=progress, flush=True)
 
     def compare(values: list[float]) -> list[dict]:
-        return record.compare(fields["job"], job.model, fields["layers"], values)
+        return [] if rank else record.compare(fields["job"], job.model, fields["layers"], values)
 
     try:
         with tempfile.TemporaryDirectory() as folder:
-            measure.run_job(job, Path(folder), add, compare, turn)
+            measure.run_job(job, Path(folder), add, compare, (lambda: None) if rank else turn)
         return 0
     except BaseException as error:
         traceback.print_exc()
@@ -131,8 +164,7 @@ class Child:
         code = 1
         try:
             os.setpgid(0, 0)
-            # If the run is killed, no job keeps the GPU.
-            ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+            die_with_parent()
 
             def turn() -> None:
                 os.write(ask, b".")

@@ -12,7 +12,9 @@ PARTS = {
     "m": "memory", "c": "outputs", "s": "speed", "p": "GPU kernels", "v": "serving load", "w": "sleep, wake, reload",
     "f": "few tokens of a request", "i": "bits of a request alone and in batches",
 }
-MODES = ("compile", "no-compile", "piecewise", "eager", "chunked", "speculative")
+MODES = ("compile", "no-compile", "piecewise", "eager", "chunked", "speculative", "tp2", "dp2")
+#: Modes of several GPUs: the sizes of vLLM's tensor and data parallel groups. Data parallel ranks have whole experts.
+RANKS = {"tp2": (2, 1), "dp2": (1, 2)}
 FORM = "MODEL:VARIANT:LAYERS:WHAT:SECONDS"
 _VARIANT = re.compile(rf"([a-z0-9_]+?)(?:-({'|'.join(MODES)}))?")
 
@@ -29,6 +31,12 @@ class Job:
     seconds: float
     #: Other engines are on the GPU at the same time.
     is_shared: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """Processes, each with a GPU of its own."""
+        tp, dp = RANKS.get(self.mode, (1, 1))
+        return tp * dp
 
     def __str__(self) -> str:
         return f"{self.model}:{self.experts}-{self.mode}:{self.layers or 'all'}"
@@ -67,4 +75,7 @@ def parse_job(text: str, models: tuple[str, ...]) -> Job:
 def parse_group(text: str, models: tuple[str, ...]) -> list[Job]:
     """Jobs joined by +. Raises ValueError, which names the job and the field."""
     jobs = [parse_job(each, models) for each in text.split("+")]
+    several = next((job for job in jobs if job.ranks > 1), None)
+    if several and len(jobs) > 1:
+        raise ValueError(f"job '{several}': mode {several.mode} takes {several.ranks} GPUs; give it a group of its own")
     return [dataclasses.replace(job, is_shared=len(jobs) > 1) for job in jobs]

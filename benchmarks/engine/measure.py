@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 import torch
-from jobs import Job
+from jobs import RANKS, Job
 from models import MODELS, write_model
 from plugin_log import PluginLog
 from record import describe_times, join_times
@@ -67,6 +67,11 @@ def make_arguments(job: Job, folder: Path) -> dict[str, Any]:
     else:
         found["compilation_config"] = {
             "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
+    if job.mode in RANKS:
+        tp, dp = RANKS[job.mode]
+        # All ranks run this program, each with an engine of its own and the same requests.
+        found |= {"distributed_executor_backend": "external_launcher", "tensor_parallel_size": tp,
+                  "data_parallel_size": dp, "enable_expert_parallel": dp > 1}
     if job.mode == "chunked":
         found |= {"max_num_batched_tokens": CHUNK, "enable_prefix_caching": True}
     elif job.mode == "speculative":

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import logging.config
 import os
+import subprocess
 import sys
 import time
 import types
@@ -40,7 +41,8 @@ HEAD = {"engine": "vllm 0.33.0", "device": "none", "commit": "abc", "torch": "2.
     ("q3:base:all:pm:9", "base", "compile", 0), ("q3:moec-no-compile:4:mp:9", "moec", "no-compile", 4),
     ("q3:triton_unfused-eager:4:mp:9", "triton_unfused", "eager", 4),
     ("q3:moec-piecewise:4:mp:9", "moec", "piecewise", 4),
-    ("q3:moec-chunked:4:mp:9", "moec", "chunked", 4), ("q3:base-speculative:4:mp:9", "base", "speculative", 4)])
+    ("q3:moec-chunked:4:mp:9", "moec", "chunked", 4), ("q3:base-speculative:4:mp:9", "base", "speculative", 4),
+    ("q3:moec-dp2:4:mp:9", "moec", "dp2", 4)])
 def test_job(text: str, experts: str, mode: str, layers: int) -> None:
     job = jobs.parse_job(text, NAMES)
     assert (job.model, job.experts, job.mode, job.layers, job.parts) == ("q3", experts, mode, layers, "mp")
@@ -61,6 +63,12 @@ def test_jobs_of_a_group_share_the_gpu() -> None:
     assert [job.is_shared for job in jobs.parse_group("q3:base:4:c:9", NAMES)] == [False]
     with pytest.raises(ValueError, match="job '' has 1 fields"):
         jobs.parse_group("q3:base:4:c:9+", NAMES)
+
+
+def test_jobs_of_several_gpus_run_alone() -> None:
+    assert [jobs.parse_job(f"q3:base{mode}:4:c:9", NAMES).ranks for mode in ("", "-tp2", "-dp2")] == [1, 2, 2]
+    with pytest.raises(ValueError, match="mode tp2 takes 2 GPUs; give it a group of its own"):
+        jobs.parse_group("q3:base:4:c:9+q3:moec-tp2:4:c:9", NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -256,3 +264,23 @@ def test_jobs_of_a_group_measure_in_turn(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_time_in_which_kernels_ran() -> None:
     assert record.join_times([(5, 6), (0, 2), (1, 3), (1, 2), (3, 4)]) == 5 and record.join_times([]) == 0
+
+
+def test_ranks_know_their_number() -> None:
+    """In processes of their own, as jobs are."""
+    code = """
+import importlib.util, os, sys
+sys.path.insert(0, sys.argv[1])
+spec = importlib.util.spec_from_file_location("engine", sys.argv[1] + "/__main__.py")
+engine = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(engine)
+rank = engine.start_ranks(3)
+os.write(1, (" ".join([str(rank), *(os.environ[name] for name in ("RANK", "WORLD_SIZE", "NCCL_NVLS_ENABLE"))]) + "\\n").encode())
+while rank == 0:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "benchmarks/engine")], capture_output=True, text=True)
+    assert sorted(done.stdout.splitlines()) == ["0 0 3 0", "1 1 3 0", "2 2 3 0"], done.stderr
