@@ -49,7 +49,7 @@ from all_to_all import time_all_to_all  # noqa: E402
 from drills import run_drills  # noqa: E402
 from features import check_features  # noqa: E402
 from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
-from parts import ENGINES, LAYERS, Part, check_meshes, time_exchange, time_layers  # noqa: E402
+from parts import ENGINES, INVARIANT, LAYERS, Part, check_meshes, time_exchange, time_layers  # noqa: E402
 from shared import check_shared_meshes, run_shared_drills, time_shared_exchange  # noqa: E402
 from tables import print_part  # noqa: E402
 
@@ -69,7 +69,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--exchange", type=lambda text: text.split(","), default=list(ENGINES), metavar="ENGINE,...",
                         help=f"of {', '.join(ENGINES)} (default: both)")
     parser.add_argument("--layers", type=lambda text: text.split(","), default=list(LAYERS), metavar="LAYER,...",
-                        help=f"whole layers that are timed, of {', '.join(LAYERS)} (default: all)")
+                        help=f"whole layers that are timed, of {', '.join(LAYERS)} (default: all), and of these with "
+                             f"batch_invariant: {', '.join(INVARIANT)}")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="where to write the record, after each row")
     parser.add_argument("--commit", default="unknown", help="of the bundle, for the record")
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
@@ -78,8 +79,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"--only: '{unknown[0]}' is none of {', '.join(SECONDS)}")
     if unknown := [name for name in options.exchange if name not in ENGINES]:
         parser.error(f"--exchange: '{unknown[0]}' is none of {', '.join(ENGINES)}")
-    if unknown := [name for name in options.layers if name not in LAYERS]:
-        parser.error(f"--layers: '{unknown[0]}' is none of {', '.join(LAYERS)}")
+    if unknown := [name for name in options.layers if name not in LAYERS | INVARIANT]:
+        parser.error(f"--layers: '{unknown[0]}' is none of {', '.join(LAYERS | INVARIANT)}")
     if options.gpus is not None and options.gpus < 1:
         parser.error("--gpus: 1 or more expected")
     return options

@@ -46,6 +46,9 @@ LAYERS = {
                     "scale": 2.827},
     },
 }
+#: Layers that are timed only where they are named: ranks exchange the row of each slot, not sums (docs/use/layers.md).
+INVARIANT = {f"{name}_invariant": spec | {"name": f"{name}_invariant", "batch_invariant": True}
+             for name, spec in LAYERS.items()}
 #: Exchanged rows are those of DeepSeek-V3; experts are so narrow that they take little time and memory.
 EXCHANGE = {name: value for name, value in LAYERS["dsv3"].items() if name != "shared_experts"} | {
     "name": "dsv3_rows", "intermediate_size": 128}
@@ -196,7 +199,7 @@ def time_layers(part: Part, names: Iterable[str] = tuple(LAYERS)) -> Iterator[di
     tokens = LAYER_TOKENS if not part.tiny else (1, 8)
     repeat = 50 if not part.tiny else 3
     for name in names:
-        spec = LAYERS[name]
+        spec = (LAYERS | INVARIANT)[name]
         found = {count: {"layer": name, "ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
         begin = time.monotonic()
         try:
