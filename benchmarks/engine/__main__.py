@@ -39,6 +39,7 @@ import argparse
 import contextlib
 import ctypes
 import datetime
+import importlib.util
 import json
 import os
 import select
@@ -94,6 +95,13 @@ def make_head(commit: str, versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def find_nccl() -> dict[str, str]:
+    """vLLM calls NCCL beside PyTorch, and finds PyTorch's only where the loader does."""
+    found = importlib.util.find_spec("nvidia.nccl")
+    libraries = [Path(folder) / "lib" / "libnccl.so.2" for folder in (found.submodule_search_locations if found else ())]
+    return {"VLLM_NCCL_SO_PATH": str(library) for library in libraries if library.exists()}
+
+
 def die_with_parent() -> None:
     """If the run is killed, no job keeps a GPU."""
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
@@ -111,7 +119,7 @@ def start_ranks(ranks: int) -> int:
             die_with_parent()
             rank = other
             break
-    os.environ.update(OF_RANKS | {
+    os.environ.update(find_nccl() | OF_RANKS | {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": str(port)})
     return rank
 

@@ -230,6 +230,39 @@ TEST_F(LiveCheckTest, FindsASpoiltPreparedWeight) {
             (std::vector<int64_t>{1, kHidden}));
 }
 
+/// The host does not wait for a compared run; later work of its stream
+/// overwrites what the run read and wrote.
+TEST_F(LiveCheckTest, ComparesTheRowsOfTheRunItself) {
+  useSimulator();
+  load(kLayer);
+  bindCall();
+  verify.every = 2;
+  verify.rows = kTokens;
+  ASSERT_DONE(moejit_layer_verify(layer, &verify));
+  moert::Executor &executor = *layer->executor;
+  auto spoilLater = [&](const char *name) {
+    auto view = executor.view(name);
+    ASSERT_TRUE(view) << view.status().message();
+    ASSERT_TRUE(layer->device.fill(executor.ownStream(), view->data, 0x5A,
+                                   kTokens * kHidden * 2));
+  };
+  for (int number = 1; number <= 4; ++number) {
+    ASSERT_EQ(run(), "");
+    spoilLater("output");
+  }
+  spoilLater("hidden_states");
+  EXPECT_EQ(take(moert_layer_synchronize(layer)), "");
+
+  // The same rows are wrong where they are overwritten ahead of the copies.
+  verify.every = 1;
+  ASSERT_DONE(moejit_layer_verify(layer, &verify));
+  ASSERT_TRUE(layer->device.synchronize(executor.ownStream()));
+  ASSERT_TRUE(layer->watch->beforeRun(nullptr));
+  layer->watch->afterRun(kTokens, nullptr);
+  EXPECT_NE(take(moert_layer_synchronize(layer)).find("is wrong"),
+            std::string::npos);
+}
+
 TEST_F(LiveCheckTest, RefusesACapturedRun) {
   setenv("MOERT_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
   ASSERT_DONE(moert_device_create_cuda(0, &device));

@@ -116,6 +116,7 @@ public:
   Status copyOut(void *dst, const void *src, size_t bytes) override;
   Status fill(moert::Stream &stream, void *dst, uint8_t value,
               size_t bytes) override;
+  Status copyRows(moert::Stream &stream, const moert::RowCopy &rows) override;
   Status checkAddress(const void *address) const override;
 
   Result<std::unique_ptr<moert::Module>>
@@ -302,6 +303,23 @@ Status SimDevice::fill(moert::Stream &stream, void *dst, uint8_t value,
     if (work)
       target.last = {*work};
     return work.status();
+  });
+}
+
+Status SimDevice::copyRows(moert::Stream &stream, const moert::RowCopy &rows) {
+  std::lock_guard<std::mutex> lock(shared->mutex);
+  auto &target = static_cast<SimStream &>(stream);
+  return callOrKeep([this, &target, rows] {
+    for (size_t row = 0; row < rows.rows; ++row) {
+      Result<WorkId> work = shared->simulator.submitCopy(
+          addressOf(rows.to) + row * rows.toStride,
+          addressOf(rows.from) + row * rows.fromStride, rows.rowBytes,
+          target.last);
+      if (!work)
+        return work.status();
+      target.last = {*work};
+    }
+    return Status::ok();
   });
 }
 

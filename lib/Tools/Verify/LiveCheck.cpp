@@ -100,8 +100,7 @@ void LiveCheck::afterRun(int64_t tokens, moert::Stream *stream) {
     return;
   moert::FloatState state;
   if (Status status = sample(tokens, stream); !status)
-    tell(status.withContext("MOEC_VERIFY: run " + std::to_string(numRuns) +
-                            " was not compared"));
+    tellUncompared(numRuns, status);
 }
 
 /// Distinct rows, ascending.
@@ -119,27 +118,30 @@ Status LiveCheck::sample(int64_t tokens, moert::Stream *stream) {
   if (isComparing)
     return Status::ok();
   settle();
-  if (!isOfHost())
-    if (Status status = stream ? layer.executor->synchronize(*stream)
-                               : layer.executor->synchronize();
-        !status)
-      return status;
-  Result<SampledRun> run =
-      sampleRun(*layer.executor, layer.device, tokens, drawRows(tokens));
-  if (!run)
-    return run.status();
-  run->number = numRuns;
+  Result<std::unique_ptr<RunSample>> listed =
+      RunSample::create(*layer.executor, tokens, drawRows(tokens));
+  if (!listed)
+    return listed.status();
+  std::shared_ptr<RunSample> sample = std::move(*listed);
+  sample->get().number = numRuns;
   Result<BoundWeights> weights = findWeights(*layer.executor, layer.device);
   if (!weights)
     return weights.status();
   // A kernel of the CPU uses all cores, so the comparison may, too.
   if (isOfHost()) {
-    compare(*run, *weights, layer.device.numThreads());
+    if (Status status = sample->copyOut(layer.device); !status)
+      return status;
+    compare(sample->get(), *weights, layer.device.numThreads());
     return Status::ok();
   }
-  auto shared = std::make_shared<SampledRun>(std::move(*run));
-  auto work = [this, shared, weights = std::move(*weights)] {
-    compare(*shared, weights, kThreads);
+  moert::Stream &runs = stream ? *stream : layer.executor->ownStream();
+  if (Status status = staging.enqueue(*sample, runs); !status)
+    return status;
+  auto work = [this, sample, weights = std::move(*weights)] {
+    if (Status status = staging.fetch(*sample); status)
+      compare(sample->get(), weights, kThreads);
+    else
+      tellUncompared(sample->get().number, status);
     isComparing = false;
   };
   isComparing = true;
@@ -186,6 +188,11 @@ void LiveCheck::tell(const Status &status) {
   llvm::errs() << "moec: error: " << status.message() << "\n";
   if (found)
     found = status;
+}
+
+void LiveCheck::tellUncompared(int64_t run, const Status &status) {
+  tell(status.withContext("MOEC_VERIFY: run " + std::to_string(run) +
+                          " was not compared"));
 }
 
 void LiveCheck::settle() { thread.reset(); }

@@ -53,19 +53,23 @@ public:
 
 private:
   LiveCheck(moert_layer &layer, LayerSpec spec, LiveCheckOptions options)
-      : layer(layer), spec(std::move(spec)), options(std::move(options)) {}
+      : layer(layer), spec(std::move(spec)), options(std::move(options)),
+        staging(layer.device) {}
 
   bool isOfHost() const { return layer.device.architecture().empty(); }
   std::vector<int64_t> drawRows(int64_t tokens) const;
   moert::Status sample(int64_t tokens, moert::Stream *stream);
   void compare(const SampledRun &run, const BoundWeights &weights, int threads);
   void tell(const moert::Status &status);
+  void tellUncompared(int64_t run, const moert::Status &status);
 
   moert_layer &layer;
   const LayerSpec spec;
   const LiveCheckOptions options;
   int64_t numRuns = 0, numFindings = 0;
   bool isCaptured = false;
+  /// For one run at a time.
+  RowStaging staging;
   /// The comparison in flight, if any; it alone uses `found` until it is
   /// joined.
   std::unique_ptr<moert::Thread> thread;

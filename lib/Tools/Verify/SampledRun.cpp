@@ -9,6 +9,7 @@
 
 #include "moec/Reference/Compare.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -16,6 +17,9 @@ using namespace moec;
 using moert::Result;
 using moert::Status;
 using reference::Matrix;
+
+/// Copies of such pieces are as fast as the device can.
+static constexpr size_t kStagedAlignment = 16;
 
 const uint8_t *SampledTensor::row(size_t index) const {
   size_t rowBytes = static_cast<size_t>(numElements) *
@@ -25,16 +29,14 @@ const uint8_t *SampledTensor::row(size_t index) const {
 
 /// Tensors with one element per token are read as a whole: few bytes, of which
 /// the reference reads those of all tokens.
-static Result<SampledTensor> sample(const moert::TensorDecl &tensor,
-                                    const moert::TensorView &view,
-                                    moert::Device &device, int64_t tokens,
-                                    const std::vector<int64_t> &rows) {
-  SampledTensor result;
+void RunSample::addTensor(const moert::TensorDecl &tensor,
+                          const moert::TensorView &view,
+                          SampledTensor &result) {
   result.dtype = tensor.dtype;
   result.shape = view.shape;
   bool isPerToken = !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
   if (isPerToken)
-    result.shape[0] = tokens;
+    result.shape[0] = run.tokens;
   result.isInRows = isPerToken && view.shape.size() > 1;
   if (result.isInRows)
     result.shape.erase(result.shape.begin());
@@ -42,29 +44,29 @@ static Result<SampledTensor> sample(const moert::TensorDecl &tensor,
     result.numElements *= size;
   auto elementBytes = static_cast<size_t>(moert::dtypeBits(tensor.dtype) / 8);
   size_t rowBytes = static_cast<size_t>(result.numElements) * elementBytes;
-  const auto *data = static_cast<const uint8_t *>(view.data);
-  if (!result.isInRows) {
-    result.bytes.resize(rowBytes);
-    Status status = device.copyOut(result.bytes.data(), data, rowBytes);
-    return status ? Result<SampledTensor>(std::move(result)) : status;
-  }
+  if (!result.isInRows)
+    return addPiece(result, 0, view.data, rowBytes);
   int64_t stride = view.strides.empty() ? result.numElements : view.strides[0];
-  result.bytes.resize(rows.size() * rowBytes);
-  for (auto [index, row] : llvm::enumerate(rows))
-    if (Status status = device.copyOut(
-            result.bytes.data() + index * rowBytes,
-            data + static_cast<size_t>(row * stride) * elementBytes, rowBytes);
-        !status)
-      return status;
-  return result;
+  const auto *data = static_cast<const uint8_t *>(view.data);
+  for (auto [index, row] : llvm::enumerate(run.rows))
+    addPiece(result, index * rowBytes,
+             data + static_cast<size_t>(row * stride) * elementBytes, rowBytes);
 }
 
-Result<SampledRun> moec::sampleRun(const moert::Executor &executor,
-                                   moert::Device &device, int64_t tokens,
-                                   std::vector<int64_t> rows) {
-  SampledRun run;
-  run.tokens = tokens;
-  run.rows = std::move(rows);
+void RunSample::addPiece(SampledTensor &to, size_t offset, const void *from,
+                         size_t bytes) {
+  pieces.push_back(
+      {&to, offset, static_cast<const uint8_t *>(from), bytes, stagedBytes});
+  to.bytes.resize(offset + bytes);
+  stagedBytes += llvm::alignTo(bytes, kStagedAlignment);
+}
+
+Result<std::unique_ptr<RunSample>>
+RunSample::create(const moert::Executor &executor, int64_t tokens,
+                  std::vector<int64_t> rows) {
+  std::unique_ptr<RunSample> sample(new RunSample);
+  sample->run.tokens = tokens;
+  sample->run.rows = std::move(rows);
   for (const moert::TensorDecl &tensor : executor.plan().tensors) {
     bool isOutput = tensor.name == "output";
     if (tensor.role != moert::TensorRole::Input && !isOutput)
@@ -72,13 +74,65 @@ Result<SampledRun> moec::sampleRun(const moert::Executor &executor,
     Result<moert::TensorView> view = executor.bound(tensor.name);
     if (!view)
       return view.status();
-    Result<SampledTensor> sampled =
-        sample(tensor, *view, device, tokens, run.rows);
-    if (!sampled)
-      return sampled.status();
-    (isOutput ? run.output : run.inputs[tensor.name]) = std::move(*sampled);
+    sample->addTensor(tensor, *view,
+                      isOutput ? sample->run.output
+                               : sample->run.inputs[tensor.name]);
   }
-  return run;
+  return sample;
+}
+
+Status RunSample::copyOut(moert::Device &device) {
+  for (const Piece &piece : pieces)
+    if (Status status = device.copyOut(piece.to->bytes.data() + piece.offset,
+                                       piece.from, piece.bytes);
+        !status)
+      return status;
+  return Status::ok();
+}
+
+Status RowStaging::enqueue(const RunSample &sample, moert::Stream &stream) {
+  if (!waiting) {
+    Result<std::unique_ptr<moert::Stream>> made = device.createStream();
+    if (!made)
+      return made.status();
+    Result<std::unique_ptr<moert::Event>> event = device.createEvent();
+    if (!event)
+      return event.status();
+    waiting = std::move(*made);
+    copied = std::move(*event);
+  }
+  if (capacity < sample.stagedBytes) {
+    Result<std::unique_ptr<moert::Buffer>> made =
+        device.allocate(sample.stagedBytes, kStagedAlignment);
+    if (!made)
+      return made.status();
+    memory = std::move(*made);
+    capacity = sample.stagedBytes;
+  }
+  auto *staged = static_cast<uint8_t *>(memory->data());
+  for (const RunSample::Piece &piece : sample.pieces)
+    if (Status status =
+            device.copyRows(stream, {staged + piece.staged, piece.from,
+                                     piece.bytes, piece.bytes, piece.bytes, 1});
+        !status)
+      return status;
+  return device.record(stream, *copied);
+}
+
+Status RowStaging::fetch(RunSample &sample) {
+  if (Status status = device.wait(*waiting, *copied); !status)
+    return status;
+  if (Status status = device.synchronize(*waiting); !status)
+    return status;
+  std::vector<uint8_t> bytes(sample.stagedBytes);
+  if (Status status =
+          device.copyOut(bytes.data(), memory->data(), bytes.size());
+      !status)
+    return status;
+  for (const RunSample::Piece &piece : sample.pieces)
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(piece.staged),
+                piece.bytes, piece.to->bytes.data() + piece.offset);
+  return Status::ok();
 }
 
 namespace {

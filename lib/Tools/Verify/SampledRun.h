@@ -9,6 +9,7 @@
 #define MOEC_LIB_TOOLS_VERIFY_SAMPLEDRUN_H
 
 #include "moec/Reference/Layer.h"
+#include "moert/Device.h"
 #include "moert/Executor.h"
 
 namespace moec {
@@ -37,10 +38,62 @@ struct SampledRun {
   SampledTensor output;
 };
 
-/// Copies the rows of the executor's latest run, which must be complete.
-moert::Result<SampledRun> sampleRun(const moert::Executor &executor,
-                                    moert::Device &device, int64_t tokens,
-                                    std::vector<int64_t> rows);
+/// A run whose rows are copied to the host in two steps: on the device behind
+/// the run, then from there. Nobody waits for the run itself.
+class RunSample {
+public:
+  /// Lists the rows of the executor's latest run.
+  static moert::Result<std::unique_ptr<RunSample>>
+  create(const moert::Executor &executor, int64_t tokens,
+         std::vector<int64_t> rows);
+
+  /// Copies the rows at once; the run must be complete.
+  moert::Status copyOut(moert::Device &device);
+
+  const SampledRun &get() const { return run; }
+  SampledRun &get() { return run; }
+
+private:
+  friend class RowStaging;
+
+  /// Bytes of the run, and their places on the host and in a staging buffer.
+  struct Piece {
+    SampledTensor *to;
+    size_t offset;
+    const uint8_t *from;
+    size_t bytes;
+    size_t staged;
+  };
+
+  RunSample() = default;
+  void addTensor(const moert::TensorDecl &tensor, const moert::TensorView &view,
+                 SampledTensor &result);
+  void addPiece(SampledTensor &to, size_t offset, const void *from,
+                size_t bytes);
+
+  SampledRun run;
+  std::vector<Piece> pieces;
+  size_t stagedBytes = 0;
+};
+
+/// Memory of a GPU for rows on their way to the host, kept from run to run.
+class RowStaging {
+public:
+  explicit RowStaging(moert::Device &device) : device(device) {}
+
+  /// Copies the rows behind the run on its stream. The host does not wait.
+  moert::Status enqueue(const RunSample &sample, moert::Stream &stream);
+  /// Waits for these copies, and takes the rows to the host.
+  moert::Status fetch(RunSample &sample);
+
+private:
+  moert::Device &device;
+  std::unique_ptr<moert::Buffer> memory;
+  size_t capacity = 0;
+  std::unique_ptr<moert::Event> copied;
+  /// Waits for `copied` alone, not for later runs.
+  std::unique_ptr<moert::Stream> waiting;
+};
 
 /// A bound weight, in the checkpoint's form. Memory of a GPU is copied when it
 /// is read, an expert at a time.

@@ -159,6 +159,9 @@ public:
   Status run(int64_t tokens, Stream *stream = nullptr);
   Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
 
+  /// The first stream of runs that name none.
+  Stream &ownStream() const;
+
   /// Whether the latest run became part of a graph.
   bool isCaptured() const { return wasCaptured; }
 

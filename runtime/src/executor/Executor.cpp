@@ -304,8 +304,10 @@ Status Executor::growWorkspace(OwnWorkspace &own, int64_t tokens) {
 // Runs
 //===----------------------------------------------------------------------===//
 
+Stream &Executor::ownStream() const { return latest->streams().first(); }
+
 Status Executor::run(int64_t tokens, Stream *stream) {
-  Stream &first = stream ? *stream : latest->streams().first();
+  Stream &first = stream ? *stream : ownStream();
   Result<StreamState> state = layer->device.inspect(first);
   if (!state)
     return state.status();
@@ -324,7 +326,7 @@ Status Executor::run(int64_t tokens, Stream *stream) {
 }
 
 Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
-  Stream &first = stream ? *stream : latest->streams().first();
+  Stream &first = stream ? *stream : ownStream();
   Result<StreamState> state = layer->device.inspect(first);
   if (!state)
     return state.status();
