@@ -3,7 +3,8 @@
 """Kernels add in the order that their certificate states (docs/use/layers.md, "Bits of a row").
 
 The logits of a router come back as its weights, in f32. Here they are added once more in the stated order, and must
-have the same bits. Inputs are such that another order has other bits."""
+have the same bits. Inputs are such that another order has other bits. Mutants that swap two products of a sum have
+other bits than the kernel, so that each product's place is held."""
 
 import itertools
 import json
@@ -62,15 +63,15 @@ def add_in_order(order: dict, hidden: np.ndarray, weight: np.ndarray) -> Iterato
         yield reduce_parts(np.stack(parts), bits)
 
 
-def draw(seed: int) -> dict[str, np.ndarray]:
+def draw(seed: int, model: dict = MODEL, tokens: int = TOKENS) -> dict[str, np.ndarray]:
     """Tensors of the layer. Products of neighbours differ by up to 2^20, so that each order loses other digits."""
     random = np.random.default_rng(seed)
 
     def values(*shape: int) -> np.ndarray:
         return (random.standard_normal(shape) * np.exp2(random.integers(-5, 6, shape))).astype(ml_dtypes.bfloat16)
 
-    tensors = generate(LayerSpec.from_json(MODEL), TOKENS, seed)
-    return tensors | {"hidden_states": values(TOKENS, HIDDEN), "gate.weight": values(32, HIDDEN)}
+    tensors = generate(LayerSpec.from_json(model), tokens, seed)
+    return tensors | {"hidden_states": values(tokens, HIDDEN), "gate.weight": values(32, HIDDEN)}
 
 
 def find_logits(folder: Path, target: str, config: str, tensors: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -115,3 +116,28 @@ def test_certificate_says_how_a_kernel_adds(name: str, tmp_path: Path) -> None:
     assert count_equal(stated) == logits.size
     for other in {order for _, _, order in KERNELS.values()} - {stated}:
         assert count_equal(other) < logits.size, other
+
+
+#: Tokens of calls that run all code of a kernel, of which one shows each swap: a thread of a gemv adds so few products
+#: that some orders have equal sums.
+SWAPS = {"sm80": [128], "gemv": [8, 1] * 8, "sm90": [128], "sm90-split": [128]}
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_swapped_products_are_noticed(name: str, tmp_path: Path) -> None:
+    target, config, _ = KERNELS[name]
+    model = MODEL | {"max_tokens": max(SWAPS[name])}
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    package = tmp_path / "layer.moepkg"
+    subprocess.run([binary("moe-compile"), tmp_path / "model.json", f"--target={target}", "-o", package,
+                    f"--config=router_logits:{config}"], check=True, timeout=TIMEOUT)
+    cases = []
+    for seed, tokens in enumerate(SWAPS[name]):
+        path = tmp_path / f"{seed}.safetensors"
+        write_tensors(path, draw(seed, model, tokens))
+        cases.append(f"--case={path}:{tokens}")
+    done = subprocess.run([binary("ptx-mutate"), package, *cases, "--kernel=router_logits", "--sum-orders"],
+                          capture_output=True, text=True, timeout=TIMEOUT)
+    found = re.search(r"order +(\d+) mutants, (\d+) missed", done.stdout)
+    assert found and int(found[1]) > 0 and int(found[2]) == 0, done.stdout + done.stderr
+    assert done.returncode == 0

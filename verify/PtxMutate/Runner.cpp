@@ -235,7 +235,9 @@ Status Trial::run(const Launch &launch, Original &original) const {
 }
 
 std::vector<Mutant> Trial::choose() const {
-  std::vector<Mutant> mutants = listMutants(module.kernels[0]);
+  std::vector<Mutant> mutants = options.swapsProducts
+                                    ? listSumOrderMutants(module.kernels[0])
+                                    : listMutants(module.kernels[0]);
   mutants.erase(std::remove_if(mutants.begin(), mutants.end(),
                                [&](const Mutant &mutant) {
                                  return mutant.kind.find(options.kind) ==
@@ -277,8 +279,9 @@ Result<Verdict> Trial::judge(const Mutant &mutant, std::atomic<size_t> &first) {
   RawModule mutated = module;
   mutated.lines.clear();
   mutant.apply(mutated.kernels[0]);
-  uint64_t seeds =
-      mutant.group == Group::Index ? options.indexSeeds : options.seeds;
+  bool dependsOnSchedule =
+      mutant.group != Group::Index && mutant.group != Group::Order;
+  uint64_t seeds = dependsOnSchedule ? options.seeds : options.indexSeeds;
   for (uint64_t seed = 0; seed < seeds; ++seed)
     for (size_t j = 0; j < launches.size(); ++j) {
       size_t i = (begin + j) % launches.size();

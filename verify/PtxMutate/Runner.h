@@ -44,6 +44,8 @@ struct RunnerOptions {
   /// Sample size for mutants of indices and masks alone.
   size_t indexSample = 0;
   uint64_t sampleSeed = 0;
+  /// Takes listSumOrderMutants() in place of listMutants().
+  bool swapsProducts = false;
   /// Only mutants whose kind contains this.
   std::string kind;
   /// Reports progress.

@@ -131,6 +131,53 @@ TEST(Mutants, PhaseToggle) {
   EXPECT_EQ(opcodeOf(kernel.instructions[toggles[0].index]), "mov.b32");
 }
 
+/// Two products of a sum change places; the first two of a sum from 0 have the
+/// same sum in any order.
+TEST(Mutants, SumOrder) {
+  RawKernel kernel = parseBody("fma.rn.f32 %r1, %r10, %r11, 0f00000000;\n"
+                               "fma.rn.f32 %r2, %r12, %r13, %r1;\n"
+                               "mul.f32 %r16, %r17, %r18;\n"
+                               "fma.rn.f32 %r3, %r14, %r16, %r2;")
+                         .kernels[0];
+  std::vector<Mutant> found = listSumOrderMutants(kernel);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].change, "added ahead of the product before");
+  size_t last = found[0].index, size = kernel.instructions.size();
+  found[0].apply(kernel);
+  ASSERT_EQ(kernel.instructions.size(), size);
+  auto getOperands = [&](size_t index) {
+    std::string text;
+    for (const RawOperand &operand : kernel.instructions[index].operands)
+      text += operand.text + " ";
+    return text;
+  };
+  EXPECT_EQ(getOperands(last - 1), "%r2 %r14 %r16 %r1 ");
+  EXPECT_EQ(getOperands(last), "%r3 %r12 %r13 %r2 ");
+}
+
+TEST(Mutants, SumOrderOfMatrices) {
+  auto count = [](const std::string &between, const std::string &second) {
+    const char *first = "setp.ne.b32 %p1, %r9, 0;\n"
+                        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                        "{%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1, 1, 1, 0, 0;\n";
+    return listSumOrderMutants(parseBody(first + between + second).kernels[0])
+        .size();
+  };
+  std::string second = "setp.ne.b32 %p2, %r9, 0;\n"
+                       "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                       "{%r1, %r2, %r3, %r4}, %rd3, %rd4, %p2, 1, 1, 0, 0;";
+  EXPECT_EQ(count("or.b64 %rd3, %rd5, 2;\n", second), 1u);
+  // Another instruction reads or writes the sum, or changes a factor.
+  EXPECT_EQ(count("add.f32 %r10, %r1, %r2;\n", second), 0u);
+  EXPECT_EQ(count("mov.b32 %r1, 0;\n", second), 0u);
+  EXPECT_EQ(count("or.b64 %rd1, %rd5, 2;\n", second), 0u);
+  // Nothing moves over a commit, a barrier, a label or another predicate.
+  EXPECT_EQ(count("wgmma.commit_group.sync.aligned;\n", second), 0u);
+  EXPECT_EQ(count("bar.sync 0;\n", second), 0u);
+  EXPECT_EQ(count("l:\n", second), 0u);
+  EXPECT_EQ(count("", "setp.ne.b32 %p2, %r8, 0;\n" + second.substr(25)), 0u);
+}
+
 TEST(Mutants, OneInstructionChanges) {
   RawKernel kernel =
       parseBody("mbarrier.arrive.expect_tx.shared.b64 _, [sm], %r1;")

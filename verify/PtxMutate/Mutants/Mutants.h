@@ -23,6 +23,8 @@ enum class Group : uint8_t {
   Sync,
   /// Indices and masks: 2 %.
   Index,
+  /// Orders of sums in f32: none.
+  Order,
 };
 
 const char *groupName(Group group);
@@ -40,8 +42,12 @@ struct Mutant {
   std::function<void(RawKernel &)> apply;
 };
 
-/// All mutants of a kernel, in the order of its text.
+/// All mutants of a kernel's synchronization, indices and masks, in the order
+/// of its text.
 std::vector<Mutant> listMutants(const RawKernel &kernel);
+/// Mutants that swap two products of a sum each: it has the same terms and
+/// other bits, which a rounding of the result may hide.
+std::vector<Mutant> listSumOrderMutants(const RawKernel &kernel);
 
 // Parts of listMutants().
 void addWaitMutants(const RawKernel &kernel, size_t index,

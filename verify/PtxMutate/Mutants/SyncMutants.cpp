@@ -14,7 +14,7 @@ using namespace moec::ptx;
 using namespace moec::ptx::mutate;
 
 const char *mutate::groupName(Group group) {
-  static const char *const names[] = {"strict", "sync", "index"};
+  static const char *const names[] = {"strict", "sync", "index", "order"};
   return names[size_t(group)];
 }
 
