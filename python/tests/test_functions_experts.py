@@ -67,8 +67,6 @@ def test_biases() -> None:
     case = Case(9, expert_bias=True)
     config = QuantConfig(w1_bias=case["experts.w13_bias"], w2_bias=case["experts.w2_bias"])
     case.verify(case.run(quant_config=config))
-    with pytest.raises(moec.InvalidArgument, match="w1_bias and w2_bias go together; give both or neither"):
-        case.run(quant_config=QuantConfig(w1_bias=case["experts.w13_bias"]))
 
 
 def test_weight_on_input() -> None:
@@ -193,7 +191,6 @@ def test_what_has_no_form_is_refused() -> None:
         ("w1: torch.bfloat16 expected", weights, None),
         ("quant_config: w1_scale: weights of torch.float8_e4m3fn need", weights, QuantConfig()),
         ("quant_config: w1_scale: weights of torch.uint8 need", pairs, QuantConfig()),
-        ("quant_config: quant_dtype: torch.int8 beside", weights, QuantConfig(torch.int8, **fp8)),
         ("quant_config: w1_zp: weights of torch.bfloat16 are not", {}, QuantConfig(w1_zp=torch.zeros(1))),
         (r"quant_config: w1_zp: \[8, 64, 2\] of torch.uint8 expected, one per byte, \[8, 32, 2\] of torch.uint8", pairs,
          QuantConfig(w1_zp=torch.zeros(8, 32, 2, dtype=torch.uint8), **groups)),
@@ -206,9 +203,6 @@ def test_what_has_no_form_is_refused() -> None:
          QuantConfig(**{name: each.to(torch.float8_e4m3fn) for name, each in groups.items()})),
         ("quant_config: g1_alphas: weights of int4 with such scales", pairs,
          QuantConfig(g1_alphas=torch.ones(8), **groups)),
-        ("quant_config: quant_dtype: torch.int8 beside weights with scales of groups", pairs,
-         QuantConfig(torch.int8, **groups)),
-        (r"quant_config: block_shape: \[64, 64\]", weights, QuantConfig(block_shape=[64, 64], **fp8)),
         ("quant_config: block_shape: blocks of 128 rows do not divide", weights,
          QuantConfig(block_shape=[128, 128], **fp8)),
         ("quant_config: quant_dtype: weights of torch.bfloat16 are not quantized", {},

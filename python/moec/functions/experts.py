@@ -155,7 +155,7 @@ class Experts:
         width = rows // 2 if is_gated else rows
         # One element per byte, or two.
         pack = 2 if w1.dtype == torch.uint8 and columns != hidden else 1
-        quantization = describe_quantization(self.quant_config, w1, dtype, pack, is_halved)
+        quantization = describe_quantization(self.quant_config, w1, w2, dtype, pack, is_halved)
         if columns * pack != hidden or tuple(w2.shape) != (experts, hidden, width // pack):
             raise InvalidArgument(
                 f"w1: [{experts}, {rows}, {hidden // pack}] and w2 [{experts}, {hidden}, "
@@ -187,6 +187,8 @@ class Experts:
         if quantization.spec:
             spec["quantization"] = quantization.spec
         if not (w1.is_contiguous() and w2.is_contiguous()):
+            if pack == 2:
+                raise InvalidArgument("w1: weights of 4 bits with gaps between rows found; pass contiguous() ones")
             spec["strided_weights"] = True
         if w1.dtype == torch.uint8:
             w1, w2 = w1.view(torch.int8), w2.view(torch.int8)

@@ -11,16 +11,19 @@ import torch
 
 from .. import InvalidArgument
 
+_E8M0 = getattr(torch, "float8_e8m0fnu", None)
 _SCALES = {
     torch.float32: "f32",
     torch.bfloat16: "bf16",
     torch.float16: "f16",
     torch.uint8: "e8m0",
-    getattr(torch, "float8_e8m0fnu", None): "e8m0",
+    _E8M0: "e8m0",
     torch.float8_e4m3fn: "e4m3",
 }
 _BLOCK = 128
 _BYTES = {torch.float8_e4m3fn: "fp8_e4m3", torch.int8: "int8"}
+#: Types of activations by engines' names.
+_ACTIVATIONS = {**_BYTES, "fp8": "fp8_e4m3", "mxfp8": "fp8_e4m3"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,32 +33,36 @@ class QuantConfig:
     weight has two 4-bit elements per byte, the first in the low half, or, if it has as many columns as hidden_states,
     values 0 to 255 with zero points."""
 
-    #: Quantized type of activations: torch.float8_e4m3fn, torch.int8, or None if they are not quantized.
+    #: Quantized type of activations: torch.float8_e4m3fn or "fp8", torch.int8, "mxfp8", or None: not quantized.
     quant_dtype: Union[torch.dtype, str, None] = None
     #: One activation scale per row; otherwise one per tensor, or blocks as in block_shape.
     per_act_token_quant: bool = False
-    #: [128, 128] for float8 weights in blocks. (If it is None and activations are not quantized, the shape of the
-    #: scales decides.)
+    #: Rows and columns of the blocks of weights of 8 bits; activations have groups of as many columns. (If it is None
+    #: and activations are not quantized, the shape of the scales tells blocks of 128 x 128.)
     block_shape: Optional[list[int]] = None
-    #: Weight scales: [E], [E, rows, 1], [E, blocks of rows, blocks of columns] or [E, rows, groups].
+    #: Weight scales: [E], [E, 2] for gate and up, [E, rows, 1], [E, blocks of rows, blocks of columns] or [E, rows,
+    #: groups]. Those of uint8 are exponents (e8m0).
     w1_scale: Optional[torch.Tensor] = None
     w2_scale: Optional[torch.Tensor] = None
     #: Zero points of integers: uint8 in the shape of the scales, 0 to 15 or 0 to 255. (Default for 4-bit elements: 8.)
     w1_zp: Optional[torch.Tensor] = None
     w2_zp: Optional[torch.Tensor] = None
-    #: Global factors of nvfp4 scales: f32, [E], or [E, 2] for gate and up.
+    #: Global factors of nvfp4 scales: f32, [E], or [E, 2] for gate and up. With int4 weights, a factor for the scales
+    #: of each row: [E, rows] or [E, rows, 1].
     g1_alphas: Optional[torch.Tensor] = None
     g2_alphas: Optional[torch.Tensor] = None
-    #: Biases in the dtype of hidden states, [E, rows].
+    #: Biases in the dtype of hidden states, [E, rows]; without one of them there is nothing to add.
     w1_bias: Optional[torch.Tensor] = None
     w2_bias: Optional[torch.Tensor] = None
-    #: Static activation scales, one element each.
+    #: Static activation scales: one element, or [E], of which the largest counts for all experts.
     a1_scale: Optional[torch.Tensor] = None
     a2_scale: Optional[torch.Tensor] = None
     #: Parameters of the activation.
     gemm1_alpha: Optional[float] = None
     gemm1_beta: Optional[float] = None
     gemm1_clamp_limit: Optional[float] = None
+    #: "int4" for uint8 weights with float8_e4m3fn scales that are not nvfp4.
+    weight_quant_dtype: Union[torch.dtype, str, None] = None
 
 
 def is_same(first: Any, second: Any) -> bool:
@@ -82,99 +89,132 @@ def _refuse(argument: str, what: str) -> InvalidArgument:
     return InvalidArgument(f"quant_config: {argument}: {what}")
 
 
-def _describe_activation(config: Any, dtype: str, block: Optional[list[int]]) -> dict[str, Any]:
-    wanted = config.quant_dtype
+def _describe_activation(config: Any, experts: int) -> Quantization:
+    """Describes activations: absent, with scales of rows, of groups, or one for all, computed or given."""
+    wanted, block = config.quant_dtype, config.block_shape
     if wanted is None:
-        return {}
-    if isinstance(wanted, str) or _BYTES.get(wanted) != dtype:
-        raise _refuse("quant_dtype", f"{wanted} beside weights of {dtype} is not supported")
+        return Quantization({}, {})
+    if wanted not in _ACTIVATIONS:
+        raise _refuse(
+            "quant_dtype", f"activations of {wanted} are not supported; torch.float8_e4m3fn, torch.int8 and "
+            '"mxfp8" are, and None keeps them in 16 bits'
+        )
+    dtype = _ACTIVATIONS[wanted]
+    if wanted == "mxfp8":
+        return Quantization({"dtype": dtype, "scale": {"group": 32}, "scale_dtype": "e8m0"}, {})
     if block:
-        scale: Any = {"group": block[1]}
-    else:
-        scale = "token" if config.per_act_token_quant else "tensor"
-    given = config.a1_scale is not None
-    if given and (scale != "tensor" or config.a2_scale is None):
+        if dtype == "int8":
+            raise _refuse("block_shape", f"activations of int8 have one scale for each row or for all, {block} found")
+        return Quantization({"dtype": dtype, "scale": {"group": block[1]}}, {})
+    spec: dict[str, Any] = {"dtype": dtype, "scale": "token" if config.per_act_token_quant else "tensor"}
+    if config.a1_scale is None:
+        return Quantization(spec, {})
+    if config.per_act_token_quant or config.a2_scale is None:
         raise _refuse("a1_scale", "given scales are supported for whole tensors, with a2_scale")
-    return {"activation": {"dtype": dtype, "scale": scale} | ({"static": True} if given else {})}
+    tensors = {}
+    for name, short in (("w13", "a1"), ("w2", "a2")):
+        scale = getattr(config, f"{short}_scale")
+        if scale.numel() not in (1, experts):
+            raise _refuse(f"{short}_scale", f"one element or [{experts}] expected, {list(scale.shape)} found")
+        # As in vLLM's methods, the largest scale serves all experts.
+        largest = scale if scale.numel() == 1 else scale.amax()
+        tensors[f"experts.{name}_input_scale"] = largest.float().view(1)
+    return Quantization({**spec, "static": True}, tensors)
 
 
-def _has_blocks(scale: torch.Tensor, w1: torch.Tensor) -> bool:
-    """Returns whether there is a scale per 128 x 128 block of float8, and more than one such block."""
-    blocks = tuple(-(-size // _BLOCK) for size in w1.shape[1:])
-    return w1.dtype == torch.float8_e4m3fn and blocks != (1, 1) and tuple(scale.shape[1:]) == blocks
-
-
-def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantization:
-    """Describes float8 and int8 with scales per tensor, channel or block. is_halved: w1 consists of gate rows, then up
-    rows."""
-    dtype, experts, rows = _BYTES[w1.dtype], w1.shape[0], w1.shape[1]
-    first, second = config.w1_scale, config.w2_scale
-    block = list(config.block_shape) if config.block_shape else None
-    if block is None and config.quant_dtype is None and _has_blocks(first, w1):
-        # vLLM's block_shape applies to activations.
-        block = [_BLOCK, _BLOCK]
+def _find_block(config: Any, w1: torch.Tensor) -> Optional[list[int]]:
+    """Returns the rows and columns that share a scale, if these are blocks of several rows."""
+    block = config.block_shape
+    # vLLM's block_shape applies to activations; the description of its weights has their own.
+    own = getattr(getattr(config, "_w1", None), "shape", None)
+    if not block and own is not None:
+        block = [own.row, own.col]
     if block:
-        if block != [_BLOCK, _BLOCK] or dtype != "fp8_e4m3":
-            raise _refuse("block_shape", f"{block} of {dtype} found; [128, 128] of float8 is supported")
-        if is_halved and rows % 256:
-            raise _refuse(
-                "block_shape", f"blocks of 128 rows do not divide the {rows // 2} rows of the gate"
-            )
-        kind: Any = {"block": block}
-    elif first.numel() == experts:
-        kind = "tensor"
-        # One scale for gate and up; a layer has one for each.
-        first = first.view(experts, 1, 1).expand(experts, 1 + is_halved, 1)
-        second = second.view(experts, 1, 1)
-    elif first.numel() == experts * rows:
-        kind = "channel"
-        first, second = first.view(experts, rows, 1), second.view(experts, -1, 1)
-    else:
-        raise _refuse("w1_scale", f"shape {list(first.shape)} is not that of a tensor, channel or block")
-    spec = {"weight": {"dtype": dtype, "scale": kind}, **_describe_activation(config, dtype, block)}
-    tensors = {
-        "experts.w13_scale": first.float().contiguous(),
-        "experts.w2_scale": second.float().contiguous(),
-    }
-    if spec.get("activation", {}).get("static"):
-        for name, scale in (("w13", config.a1_scale), ("w2", config.a2_scale)):
-            if scale.numel() != 1:
-                raise _refuse(f"{name}: scales of activations", "one scale for all experts is supported")
-            tensors[f"experts.{name}_input_scale"] = scale.float().view(1)
-    return Quantization(spec, tensors)
+        return list(block) if block[0] > 1 and block[1] > 0 else None
+    blocks = tuple(-(-size // _BLOCK) for size in w1.shape[1:])
+    has_blocks = blocks != (1, 1) and tuple(config.w1_scale.shape[1:]) == blocks
+    is_plain = config.quant_dtype is None and w1.dtype == torch.float8_e4m3fn
+    return [_BLOCK, _BLOCK] if has_blocks and is_plain else None
 
 
-def _describe_groups(config: Any, w1: torch.Tensor, pack: int, is_halved: bool) -> Quantization:
-    """Describes elements with group or channel scales of any type: int4, int8, mxfp4 and nvfp4. pack: elements per byte
-    of w1."""
+def _describe_scales(
+    config: Any, w1: torch.Tensor, w2: torch.Tensor, pack: int, is_halved: bool
+) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    """Returns which elements share a scale, and the scales in the shapes of a layer. pack: elements per byte."""
+    experts, rows, columns = w1.shape
     first, second = config.w1_scale, config.w2_scale
-    if first.dim() != 3 or second.dim() != 3:
-        raise _refuse("w1_scale", f"[E, rows, groups] expected, {list(first.shape)} found")
-    if config.quant_dtype is not None:
-        raise _refuse("quant_dtype", f"{config.quant_dtype} beside weights with scales of groups is not supported")
-    if first.dtype not in _SCALES:
-        raise _refuse("w1_scale", f"{first.dtype} is not supported")
-    kind, columns = _SCALES[first.dtype], pack * w1.shape[2]
-    is_channel = first.shape[2] == second.shape[2] == 1
-    weight = {
-        "dtype": "int8" if pack == 1 else "fp4_e2m1" if kind in ("e8m0", "e4m3") else "int4",
-        "scale": "channel" if is_channel else {"group": columns // first.shape[2]},
-        "scale_dtype": kind,
-    }
-    as_stored = torch.uint8 if kind in ("e8m0", "e4m3") else first.dtype
+    block = _find_block(config, w1) if pack == 1 else None
+    if block and is_halved and rows % (2 * block[0]):
+        raise _refuse(
+            "block_shape", f"blocks of {block[0]} rows do not divide the {rows // 2} rows of the gate"
+        )
+    if block is None and first.numel() in (experts, experts * (1 + is_halved)) and second.numel() == experts:
+        # One scale for gate and up, or one for each, as in a layer.
+        first = first.reshape(experts, -1, 1).expand(experts, 1 + is_halved, 1)
+        return "tensor", first, second.view(experts, 1, 1)
+    if block is None and first.numel() == experts * rows and second.numel() == experts * w2.shape[1]:
+        return "channel", first.view(experts, rows, 1), second.view(experts, -1, 1)
+    if block:
+        kind: Any = {"block": block}
+    elif first.dim() == 3 and first.shape[1] == rows and pack * columns % first.shape[2] == 0:
+        block = [1, pack * columns // first.shape[2]]
+        kind = {"group": block[1]}
+    else:
+        raise _refuse("w1_scale", f"shape {list(first.shape)} is not that of a tensor, channel or group; blocks need block_shape")
+    for name, scale, weight in (("w1", first, w1), ("w2", second, w2)):
+        shape = [experts, -(-weight.shape[1] // block[0]), -(-pack * weight.shape[2] // block[1])]
+        if list(scale.shape) != shape:
+            raise _refuse(f"{name}_scale", f"{shape} expected for scales of {block}, {list(scale.shape)} found")
+    return kind, first, second
+
+
+def _multiply_by_rows(scale: torch.Tensor, factor: Any, name: str) -> torch.Tensor:
+    """Returns scales with the factor of their row, in f32. A layer has such factors for a whole matrix only."""
+    if factor is None or factor.numel() != scale.shape[0] * scale.shape[1]:
+        what = "None" if factor is None else str(list(factor.shape))
+        raise _refuse(name, f"{list(scale.shape[:2])} expected, one for each row, {what} found")
+    return scale.float() * factor.float().view(*scale.shape[:2], 1)
+
+
+def _describe_quantized(
+    config: Any, w1: torch.Tensor, w2: torch.Tensor, pack: int, is_halved: bool
+) -> Quantization:
+    """Describes weights of 8 or 4 bits. pack: elements per byte of w1."""
+    for name in ("w1_scale", "w2_scale"):
+        if getattr(config, name).dtype not in _SCALES:
+            raise _refuse(name, f"{getattr(config, name).dtype} is not supported")
+    activation = _describe_activation(config, w1.shape[0])
+    kind, first, second = _describe_scales(config, w1, w2, pack, is_halved)
+    is_float = _SCALES[first.dtype] in ("e8m0", "e4m3") and getattr(config, "weight_quant_dtype", None) != "int4"
+    dtype = _BYTES.get(w1.dtype, "int8") if pack == 1 else "fp4_e2m1" if is_float else "int4"
+    alphas = getattr(config, "g1_alphas", None)
+    has_factors = dtype == "int4" and alphas is not None and alphas.numel() == w1.shape[0] * w1.shape[1]
+    if has_factors:
+        first = _multiply_by_rows(first, alphas, "g1_alphas")
+        second = _multiply_by_rows(second, config.g2_alphas, "g2_alphas")
+    elif w1.dtype in _BYTES and "group" not in kind and _SCALES[first.dtype] != "e8m0":
+        # Few scales, which kernels read fastest in f32.
+        first, second = first.float(), second.float()
+    scale_dtype = _SCALES[first.dtype]
+    weight = {"dtype": dtype, "scale": kind, "scale_dtype": scale_dtype}
+    stored = torch.uint8 if scale_dtype in ("e8m0", "e4m3") else first.dtype
     tensors = {
-        "experts.w13_scale": first.view(as_stored),
-        "experts.w2_scale": second.view(as_stored),
+        "experts.w13_scale": first.contiguous().view(stored),
+        "experts.w2_scale": second.contiguous().view(stored),
     }
-    if config.w1_zp is not None:
+    if w1.dtype == torch.uint8 and dtype in ("int4", "int8") and config.w1_zp is not None:
         weight["zero_point"] = True
         tensors |= _read_zero_points(config)
-    elif w1.dtype == torch.uint8 and pack == 1:
+    elif dtype == "int8" and w1.dtype == torch.uint8:
         raise _refuse("w1_zp", "weights of 0 to 255 need w1_zp and w2_zp")
-    if kind == "e4m3":
+    if scale_dtype == "e4m3" and (dtype == "fp4_e2m1" or alphas is not None):
         weight["global_scale"] = True
         tensors |= _read_global_scales(config, w1.shape[0], is_halved)
-    return Quantization({"weight": weight}, tensors)
+    for name, is_read in (("w1_zp", "zero_point" in weight), ("g1_alphas", has_factors or "global_scale" in weight)):
+        if getattr(config, name, None) is not None and not is_read:
+            raise _refuse(name, f"weights of {dtype} with such scales have none")
+    spec = {"weight": weight} | ({"activation": activation.spec} if activation.spec else {})
+    return Quantization(spec, tensors | activation.tensors)
 
 
 def _read_zero_points(config: Any) -> dict[str, torch.Tensor]:
@@ -203,53 +243,47 @@ def _read_global_scales(config: Any, experts: int, is_halved: bool) -> dict[str,
     return found
 
 
-def _describe_weights(
-    config: Any, w1: torch.Tensor, dtype: torch.dtype, pack: int, is_halved: bool
-) -> Quantization:
-    if w1.dtype == dtype:
-        for name in ("quant_dtype", "w1_scale", "w1_zp", "g1_alphas"):
-            if getattr(config, name, None) is not None:
-                raise _refuse(name, f"weights of {w1.dtype} are not quantized")
-        return Quantization(None, {})
-    if config is None:
-        raise InvalidArgument(
-            f"w1: {dtype} expected, as hidden_states has, {w1.dtype} found; convert it, or give a "
-            "quant_config"
-        )
-    if w1.dtype not in (*_BYTES, torch.uint8):
-        raise InvalidArgument(f"w1: {w1.dtype} beside hidden_states of {dtype} is not supported")
-    if config.w1_scale is None or config.w2_scale is None:
-        raise _refuse("w1_scale", f"weights of {w1.dtype} need w1_scale and w2_scale")
-    has_groups = w1.dtype == torch.int8 and config.w1_scale.dim() == 3 and config.w1_scale.shape[2] > 1
-    if w1.dtype == torch.uint8 or (has_groups and not config.block_shape):
-        found = _describe_groups(config, w1, pack, is_halved)
-    else:
-        found = _describe_bytes(config, w1, is_halved)
-    assert found.spec is not None
-    for name, field in (("w1_zp", "zero_point"), ("g1_alphas", "global_scale")):
-        if getattr(config, name, None) is not None and field not in found.spec["weight"]:
-            raise _refuse(name, f"weights of {found.spec['weight']['dtype']} with such scales have none")
-    return found
+def _describe_biases(
+    config: Any, w1: torch.Tensor, w2: torch.Tensor, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
+    """Returns both biases of a layer, or none. Zeros are that of a gemm without a bias."""
+    given = {"w13": config.w1_bias, "w2": config.w2_bias}
+    if all(bias is None for bias in given.values()):
+        return {}
+    shapes = {"w13": w1.shape[:2], "w2": w2.shape[:2]}
+    return {
+        f"experts.{name}_bias": torch.zeros(shapes[name], dtype=dtype, device=w1.device) if bias is None else bias.to(dtype)
+        for name, bias in given.items()
+    }
 
 
 def describe_quantization(
-    config: Any, w1: torch.Tensor, dtype: torch.dtype, pack: int, is_halved: bool
+    config: Any, w1: torch.Tensor, w2: torch.Tensor, dtype: torch.dtype, pack: int, is_halved: bool
 ) -> Quantization:
     """Returns the spec fields and tensors of a layer with these quantized weights.
 
     config: a QuantConfig, vLLM's FusedMoEQuantConfig, or None.
     dtype: dtype of hidden states.
-    pack: elements per byte of w1.
+    pack: elements per byte of w1 and w2.
     is_halved: w1 consists of gate rows, then up rows.
 
     Raises InvalidArgument for anything that a layer cannot express."""
-    biases = {}
-    if config is not None:
-        for name, bias in (("w13", config.w1_bias), ("w2", config.w2_bias)):
-            if bias is not None:
-                biases[f"experts.{name}_bias"] = bias.to(dtype)
-        if len(biases) == 1:
-            raise _refuse("w1_bias", "w1_bias and w2_bias go together; give both or neither")
-    found = _describe_weights(config, w1, dtype, pack, is_halved)
+    biases = {} if config is None else _describe_biases(config, w1, w2, dtype)
+    if w1.dtype == dtype:
+        for name in ("quant_dtype", "w1_scale", "w1_zp", "g1_alphas"):
+            if getattr(config, name, None) is not None:
+                raise _refuse(name, f"weights of {w1.dtype} are not quantized")
+        found = Quantization(None, {})
+    elif config is None:
+        raise InvalidArgument(
+            f"w1: {dtype} expected, as hidden_states has, {w1.dtype} found; convert it, or give a "
+            "quant_config"
+        )
+    elif w1.dtype not in (*_BYTES, torch.uint8):
+        raise InvalidArgument(f"w1: {w1.dtype} beside hidden_states of {dtype} is not supported")
+    elif config.w1_scale is None or config.w2_scale is None:
+        raise _refuse("w1_scale", f"weights of {w1.dtype} need w1_scale and w2_scale")
+    else:
+        found = _describe_quantized(config, w1, w2, pack, is_halved)
     tensors = {name: each.contiguous() for name, each in (found.tensors | biases).items()}
     return Quantization(found.spec, tensors)
