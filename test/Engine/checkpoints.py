@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-FP8 = torch.float8_e4m3fn
+FP8, E8M0 = torch.float8_e4m3fn, torch.float8_e8m0fnu
 #: Magnitudes of fp4 (e2m1) by their quantized values.
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 #: AWQ stores element AWQ[i] of eight at position i of a word.
@@ -41,18 +41,23 @@ def store_16_bits(weight: torch.Tensor) -> Stored:
     return {"weight": stored}, stored.float()
 
 
-def store_fp8(scale_name: str, block: int = 0, channel: bool = False, input_scale: float = 0) -> Store:
+def store_fp8(
+    scale_name: str, block: int = 0, channel: bool = False, input_scale: float = 0, is_exponent: bool = False
+) -> Store:
     def store(weight: torch.Tensor) -> Stored:
         rows, columns = weight.shape
         if block:
             scale = weight.view(rows // block, block, columns // block, block).abs().amax((1, 3)) / 448
+            if is_exponent:
+                scale = torch.exp2(scale.log2().ceil()).to(E8M0).float()
         elif channel:
             scale = weight.abs().amax(1, keepdim=True) / 448
         else:
             # Gate and up have equal ones, since vLLM would otherwise round them again.
             scale = torch.full((1, 1), 1 / 448)
         quantized = (weight / repeat(scale, weight)).to(FP8)
-        tensors = {"weight": quantized, scale_name: scale if block or channel else scale.view(())}
+        stored = scale.to(E8M0) if is_exponent else scale
+        tensors = {"weight": quantized, scale_name: stored if block or channel else scale.view(())}
         if input_scale:
             tensors["input_scale"] = torch.tensor(input_scale)
         return tensors, quantized.float() * repeat(scale, weight)
@@ -151,6 +156,13 @@ def store_mxfp4(name: str) -> Store:
     return store
 
 
+def store_mxfp8(weight: torch.Tensor) -> Stored:
+    exponent = (weight.view(weight.shape[0], -1, 32).abs().amax(2) / 448).log2().ceil()
+    scale = repeat(torch.exp2(exponent), weight)
+    quantized = (weight / scale).to(FP8)
+    return {"weight": quantized, "weight_scale": (exponent + 127).to(torch.uint8)}, quantized.float() * scale
+
+
 def store_nvfp4(name: str, global_name: str) -> Store:
     """One global scale for all projections; compressed-tensors stores its reciprocal."""
     largest = torch.tensor(1 / 1024)
@@ -201,6 +213,11 @@ def list_formats() -> dict[str, Format]:
     fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
     found["fp8 blocks"] = Format(
         "fp8", fp8 | {"weight_block_size": [128, 128]}, store_fp8("weight_scale_inv", 128), rounded)
+    found["fp8 blocks of 64"] = Format(
+        "fp8", fp8 | {"weight_block_size": [64, 64]}, store_fp8("weight_scale_inv", 64), rounded)
+    found["fp8 blocks, exponents as scales"] = Format(
+        "fp8", fp8 | {"weight_block_size": [128, 128], "scale_fmt": "ue8m0"},
+        store_fp8("weight_scale_inv", 128, is_exponent=True), rounded)
     found["fp8 tensors"] = Format("fp8", fp8, store_fp8("weight_scale"), rounded)
     found["fp8 tensors, given scales"] = Format(
         "fp8", fp8 | {"activation_scheme": "static"}, store_fp8("weight_scale", input_scale=0.1), rounded)
@@ -217,6 +234,16 @@ def list_formats() -> dict[str, Format]:
         kind = f"{name} fp8 of {strategy}{'' if inputs.get('dynamic') else ', given scales'}"
         found[kind] = Format(
             name, make_compressed("float-quantized", weights, FLOAT8 | inputs), store, rounded)
+    # vLLM has no kernel for GPUs without fp8 that rounds activations.
+    for kind in ("fp8 blocks", "fp8 tensors, given scales", f"{name} fp8 of channel"):
+        found[f"{kind}, sm_80"] = dataclasses.replace(found[kind], bound=6e-3, capability=(8, 0))
+    mxfp8 = FLOAT8 | {"strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"}
+    found[f"{name} mxfp8"] = Format(
+        name, make_compressed("mxfp8-quantized", mxfp8, mxfp8 | {"dynamic": True}), store_mxfp8)
+    found[f"{name} int4 with fp8 activations"] = Format(
+        name, make_compressed("pack-quantized", {"num_bits": 4, "strategy": "group", "group_size": 128},
+                              FLOAT8 | {"strategy": "token", "dynamic": True}),
+        store_packed_integers(4, 128, False), rounded)
     found[f"{name} int8"] = Format(name, make_compressed(
         "int-quantized", {"num_bits": 8, "strategy": "channel"},
         {"num_bits": 8, "strategy": "token", "dynamic": True}), store_int8, rounded)
@@ -234,6 +261,9 @@ def list_formats() -> dict[str, Format]:
     fp4 = {"num_bits": 4, "type": "float", "scale_dtype": "torch.uint8"}
     found[f"{name} mxfp4"] = Format(name, make_compressed(
         "mxfp4-pack-quantized", fp4 | {"strategy": "group", "group_size": 32}), store_mxfp4("weight_packed"))
+    found[f"{name} mxfp4 with fp8 activations"] = Format(name, make_compressed(
+        "mxfp4-pack-quantized", fp4 | {"strategy": "group", "group_size": 32},
+        FLOAT8 | {"strategy": "token", "dynamic": True}), store_mxfp4("weight_packed"), rounded)
     fp4["scale_dtype"] = "torch.float8_e4m3fn"
     found[f"{name} nvfp4"] = Format(name, make_compressed(
         "nvfp4-pack-quantized", fp4 | {"strategy": "tensor_group", "group_size": 16}),
@@ -252,6 +282,9 @@ def list_formats() -> dict[str, Format]:
     found["ModelOpt fp8"] = Format(
         "modelopt", {"quant_method": "modelopt", "quant_algo": "FP8"}, store_fp8("weight_scale", input_scale=0.1),
         rounded)
+    found["ModelOpt mxfp8"] = Format(
+        "modelopt_mxfp8", {"quant_method": "modelopt", "quant_algo": "MXFP8"}, store_mxfp8)
+    found["mxfp8"] = Format("mxfp8", {"quant_method": "mxfp8", "ignored_layers": []}, store_mxfp8)
     found["ModelOpt nvfp4"] = Format(
         "modelopt_fp4", {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
         store_nvfp4("weight", "weight_scale_2"))

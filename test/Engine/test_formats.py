@@ -19,7 +19,12 @@ import torch
 from checkpoints import Format, list_formats
 from vllm.config import ModelConfig, VllmConfig
 from vllm.model_executor.layers.fused_moe import FusedMoEFactory
-from vllm.model_executor.layers.quantization import get_quantization_config
+from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
+from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import Mxfp4MoeBackend
+from vllm.model_executor.layers.quantization import get_quantization_config, modelopt, mxfp4
+from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
+    compressed_tensors_moe_w8a8_mxfp8,
+)
 from vllm.model_executor.models.gpt_oss import GptOssRoutedExperts
 from vllm.platforms import current_platform
 from vllm.platforms.interface import DeviceCapability
@@ -128,6 +133,40 @@ def test_format(engine: VllmConfig, name: str, selects: bool, monkeypatch: pytes
     assert isinstance(experts, MoecMonolithicExperts if selects else MoecExperts)
     call = make_call()
     verify(run(layer, call), compute(numbers, call), format.bound)
+
+
+@pytest.mark.parametrize("name, module, backend", [
+    ("compressed-tensors mxfp8", compressed_tensors_moe_w8a8_mxfp8, Fp8MoeBackend.TRITON_MXFP8),
+    ("ModelOpt mxfp8", modelopt, Fp8MoeBackend.TRITON_MXFP8),
+    ("mxfp4", mxfp4, Mxfp4MoeBackend.FLASHINFER_TRTLLM_MXFP4_MXFP8),
+    ("mxfp4", mxfp4, Mxfp4MoeBackend.DEEPGEMM_MXFP4),
+])
+def test_activations_of_the_backend(
+    engine: VllmConfig, name: str, module: Any, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM chooses such a backend for other GPUs, or if its package is installed."""
+    for function in ("select_mxfp8_moe_backend", "select_deepseek_v4_mxfp4_moe_backend"):
+        monkeypatch.setattr(module, function, lambda *moe, **config: (backend, None), raising=False)
+    layer = make_layer(engine, FORMATS[name])
+    numbers = load(layer, FORMATS[name])
+    layer.quant_method.process_weights_after_loading(layer)
+    config = layer.quant_method.moe_kernel.fused_experts.quant_config
+    group = [1, 128] if backend is Mxfp4MoeBackend.DEEPGEMM_MXFP4 else None
+    assert config.quant_dtype == (torch.float8_e4m3fn if group else "mxfp8")
+    call = make_call()
+    wanted = compute(numbers, call)
+    output = run(layer, call).float()
+    # Rounded to 8 bits, so neither exact nor wrong.
+    assert 1e-2 < (output - wanted).norm() / wanted.norm() < 6e-2
+
+
+def test_activations_of_4_bits_are_refused(
+    engine: VllmConfig, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    chosen = Mxfp4MoeBackend.CUTLASS_MXFP4_MXFP4, None
+    monkeypatch.setattr(mxfp4, "select_deepseek_v4_mxfp4_moe_backend", lambda moe: chosen)
+    assert not type(make_layer(engine, FORMATS["mxfp4"]).quant_method).__module__.startswith("moec")
+    assert "moec: mxfp4 experts keep vLLM's kernel: activations of 4 bits" in log.text
 
 
 # field-bug: flashinfer#3334

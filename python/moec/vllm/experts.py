@@ -29,7 +29,8 @@ from ..layer_pool import DTYPES
 
 _SCHEMES = (
     (None, None),
-    (keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym),
+    (keys.kFp8StaticChannelSym, None),
+    (keys.kFp8StaticTensorSym, None),
     (keys.kFp8StaticChannelSym, keys.kFp8DynamicTokenSym),
     (keys.kFp8StaticTensorSym, keys.kFp8DynamicTokenSym),
     (keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym),
@@ -39,11 +40,29 @@ _SCHEMES = (
     (keys.kInt8Static, None),
     (keys.kInt4Static, None),
     (keys.kInt4StaticAsym, None),
+    (keys.kInt4Static, keys.kFp8DynamicTokenSym),
+    (keys.kMxfp8Static, None),
+    (keys.kMxfp8Static, keys.kMxfp8Dynamic),
     (keys.kMxfp4Static, None),
+    (keys.kMxfp4Static, keys.kMxfp8Dynamic),
+    (keys.kMxfp4Static, keys.kFp8DynamicTokenSym),
+    (keys.kMxfp4Static, keys.kFp8Dynamic128Sym),
     (keys.kNvfp4Static, None),
 )
 #: The limit in vLLM's SWIGLUOAI kernel, which ignores the model's config.
 _SWIGLUOAI_LIMIT = 7.0
+
+
+#: Columns of blocks of fp8 that kernels take as groups of activations.
+_BLOCK_COLUMNS = (32, 64, 128)
+
+
+def _is_block(key: Optional[keys.QuantKey]) -> bool:
+    """Returns whether weights are fp8 with a scale for each block of several rows."""
+    if key is None or key.dtype != keys.FP8_DTYPE or key.scale.dtype != torch.float32:
+        return False
+    shape = key.scale.group_shape
+    return key.scale.static and key.symmetric and shape.row > 1 and shape.col in _BLOCK_COLUMNS
 
 
 def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
@@ -119,6 +138,8 @@ class MoecSupport(mk.FusedMoEExperts):
     def _supports_quant_scheme(
         weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
     ) -> bool:
+        if _is_block(weight_key):
+            return activation_key in (None, keys.kFp8Dynamic128Sym)
         return (weight_key, activation_key) in _SCHEMES
 
     @staticmethod

@@ -16,10 +16,12 @@ from typing import Any, Optional
 import torch
 import vllm.model_executor.layers.fused_moe.modular_kernel as mk
 from vllm.model_executor.layers.fused_moe.all2all_utils import maybe_make_prepare_finalize
-from vllm.model_executor.layers.fused_moe.config import FusedMoEQuantConfig
+from vllm.model_executor.layers.fused_moe.config import FusedMoEQuantConfig, FusedMoEQuantDesc
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
 from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
+from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
 from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+from vllm.platforms import current_platform
 
 from .. import InvalidArgument
 from ..functions.experts import Held
@@ -104,7 +106,7 @@ class _Handover(Selecting):
         for name, parameter in layer.named_parameters(recurse=False):
             is_read = parameter.untyped_storage().data_ptr() in held.sources
             # vLLM's loader writes shapes, and scales per expert, after it has processed the rest.
-            is_small = parameter.dim() == 1 or name.endswith("_shape")
+            is_small = parameter.dim() <= 1 or name.endswith("_shape")
             if name.startswith(("w13_", "w2_")) and not is_read and not is_small:
                 parameter.data = parameter.data.new_empty((parameter.shape[0], *[0] * (parameter.dim() - 1)))
         config = self.moe_kernel.fused_experts.quant_config
@@ -133,6 +135,13 @@ class AsTriton(_Handover):
     def moec_take(self) -> None:
         setattr(self, *self.moec_backend)
 
+    def get_fused_moe_quant_config(self, layer: torch.nn.Module) -> Optional[FusedMoEQuantConfig]:
+        config = super().get_fused_moe_quant_config(layer)
+        if self.moec_keys[1] is None and config.quant_dtype is not None:
+            # vLLM's Triton backend rounds activations; the backend that vLLM chose does not.
+            config._a1, config._a2 = FusedMoEQuantDesc(), FusedMoEQuantDesc()
+        return config
+
     def moec_process(self, layer: torch.nn.Module) -> None:
         before = self.moe_kernel
         super().moec_process(layer)
@@ -141,10 +150,31 @@ class AsTriton(_Handover):
             self.moec_keep(layer, self.moec_hold(layer.w13_weight, layer.w2_weight))
 
 
-def check_block(block: Any) -> Keys:
-    if list(block) != [128, 128]:
-        raise InvalidArgument(f"weights in blocks of {list(block)}")
-    return keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym
+def make_fp8_keys(backend: Fp8MoeBackend, weight: keys.QuantKey, activation: keys.QuantKey) -> Keys:
+    """Returns the keys of fp8 weights. GPUs without fp8 keep activations in 16 bits, as vLLM's kernels there."""
+    is_weight_only = backend is Fp8MoeBackend.MARLIN and not current_platform.supports_fp8()
+    return weight, None if is_weight_only else activation
+
+
+def make_block_key(block: Any) -> keys.QuantKey:
+    return keys.create_fp8_quant_key(static=True, group_shape=keys.GroupShape(*block))
+
+
+def make_mxfp8_keys(backend: Fp8MoeBackend) -> Keys:
+    """Returns the keys of mxfp8, whose activations some of vLLM's kernels keep in 16 bits."""
+    is_weight_only = backend in (Fp8MoeBackend.MARLIN, Fp8MoeBackend.HUMMING)
+    return keys.kMxfp8Static, None if is_weight_only else keys.kMxfp8Dynamic
+
+
+def _describe_activation(key: Optional[keys.QuantKey]) -> dict[str, Any]:
+    """Returns arguments of FusedMoEQuantConfig.make()."""
+    if key is None:
+        return {}
+    if key == keys.kMxfp8Dynamic:
+        return {"quant_dtype": "mxfp8"}
+    columns = key.scale.group_shape.col
+    return {"quant_dtype": key.dtype} | (
+        {"per_act_token_quant": True} if columns == -1 else {"block_shape": [1, columns]})
 
 
 class AsLoaded(_Handover):
@@ -198,7 +228,8 @@ class AsLoaded(_Handover):
     def _moec_make_kernel(
         self, layer: torch.nn.Module, found: dict[str, Any]
     ) -> tuple[FusedMoEQuantConfig, mk.FusedMoEKernel]:
-        config = FusedMoEQuantConfig.make(weight_dtype=self.moec_weight_dtype, **found)
+        activation = _describe_activation(self.moec_keys[1])
+        config = FusedMoEQuantConfig.make(weight_dtype=self.moec_weight_dtype, **found, **activation)
         prepare_finalize = maybe_make_prepare_finalize(
             moe=self.moe,
             quant_config=config,

@@ -8,7 +8,7 @@ from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
 from vllm.model_executor.layers.quantization.fp8 import Fp8Config, Fp8MoEMethod
 from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
-from ..quantized import AsTriton, Config, Keys, add_methods, check_block
+from ..quantized import AsTriton, Config, Keys, add_methods, make_block_key, make_fp8_keys
 
 
 class MoecFp8MoEMethod(AsTriton, Fp8MoEMethod):
@@ -16,11 +16,11 @@ class MoecFp8MoEMethod(AsTriton, Fp8MoEMethod):
 
     def moec_find_keys(self) -> Keys:
         if self.block_quant:
-            return check_block(self.moe_block_shape)
+            return make_fp8_keys(self.fp8_backend, make_block_key(self.moe_block_shape), keys.kFp8Dynamic128Sym)
+        activation = keys.kFp8DynamicTokenSym if self.per_act_token_quant else keys.kFp8DynamicTensorSym
         if self.quant_config.activation_scheme == "static":
-            return keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym
-        dynamic = keys.kFp8DynamicTokenSym if self.per_act_token_quant else keys.kFp8DynamicTensorSym
-        return keys.kFp8StaticTensorSym, dynamic
+            activation = keys.kFp8StaticTensorSym
+        return make_fp8_keys(self.fp8_backend, keys.kFp8StaticTensorSym, activation)
 
 
 class MoecFp8Config(Config, Fp8Config):

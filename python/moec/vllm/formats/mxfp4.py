@@ -4,7 +4,14 @@
 
 from __future__ import annotations
 
-from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import Mxfp4MoeBackend
+from typing import Any, Optional
+
+from vllm.config import get_current_vllm_config
+from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import (
+    Mxfp4MoeBackend,
+    _backend_activation_key,
+    _resolve_activation_key,
+)
 from vllm.model_executor.layers.quantization.mxfp4 import (
     GptOssMxfp4Config,
     GptOssMxfp4MoEMethod,
@@ -17,24 +24,33 @@ from ... import InvalidArgument
 from ..quantized import AsLoaded, Config, Keys, add_methods
 
 
-class _Mxfp4(AsLoaded):
+def find_activation(method: Any) -> Optional[keys.QuantKey]:
+    """Returns the key of activations in the backend that vLLM chose. Humming takes what the checkpoint declares."""
+    if method.mxfp4_backend is Mxfp4MoeBackend.HUMMING:
+        declared = getattr(method, "activation_key", None)
+        return _resolve_activation_key(declared) if get_current_vllm_config().model_config else declared
+    return _backend_activation_key(method.mxfp4_backend)
+
+
+class Mxfp4(AsLoaded):
     moec_weight_dtype, moec_weight, moec_scale = "mxfp4", "weight", "weight_scale"
 
     def moec_find_keys(self) -> Keys:
-        if getattr(self, "activation_key", None) is not None:
-            raise InvalidArgument(f"activations of {self.activation_key}")
-        return keys.kMxfp4Static, None
+        activation = find_activation(self)
+        if activation == keys.kMxfp4Dynamic:
+            raise InvalidArgument("activations of 4 bits")
+        return keys.kMxfp4Static, activation
 
     def moec_take(self) -> None:
         # Sizes are padded as for Triton's kernels: I to a multiple of 64 with zeros, which add nothing.
         self.mxfp4_backend = Mxfp4MoeBackend.TRITON
 
 
-class MoecGptOssMxfp4MoEMethod(_Mxfp4, GptOssMxfp4MoEMethod):
+class MoecGptOssMxfp4MoEMethod(Mxfp4, GptOssMxfp4MoEMethod):
     moec_kind = "gpt-oss mxfp4"
 
 
-class MoecMxfp4MoEMethod(_Mxfp4, Mxfp4MoEMethod):
+class MoecMxfp4MoEMethod(Mxfp4, Mxfp4MoEMethod):
     moec_kind = "mxfp4"
 
 
