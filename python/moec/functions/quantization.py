@@ -160,7 +160,8 @@ def _describe_scales(
         block = [1, pack * columns // first.shape[2]]
         kind = {"group": block[1]}
     else:
-        raise _refuse("w1_scale", f"shape {list(first.shape)} is not that of a tensor, channel or group; blocks need block_shape")
+        found = list(first.shape)
+        raise _refuse("w1_scale", f"{found} is not that of a tensor, channel or group; blocks need block_shape")
     for name, scale, weight in (("w1", first, w1), ("w2", second, w2)):
         shape = [experts, -(-weight.shape[1] // block[0]), -(-pack * weight.shape[2] // block[1])]
         if list(scale.shape) != shape:
@@ -250,11 +251,10 @@ def _describe_biases(
     given = {"w13": config.w1_bias, "w2": config.w2_bias}
     if all(bias is None for bias in given.values()):
         return {}
-    shapes = {"w13": w1.shape[:2], "w2": w2.shape[:2]}
-    return {
-        f"experts.{name}_bias": torch.zeros(shapes[name], dtype=dtype, device=w1.device) if bias is None else bias.to(dtype)
-        for name, bias in given.items()
-    }
+    for name, weight in (("w13", w1), ("w2", w2)):
+        if given[name] is None:
+            given[name] = torch.zeros(weight.shape[:2], dtype=dtype, device=w1.device)
+    return {f"experts.{name}_bias": bias.to(dtype) for name, bias in given.items()}
 
 
 def describe_quantization(

@@ -153,7 +153,10 @@ class MoecSupport(mk.FusedMoEExperts):
     def hold(self, w1: torch.Tensor, w2: torch.Tensor, previous: Optional[Held] = None) -> Held:
         """Calls Experts.hold() for the calls of this configuration."""
         moe = self.moe_config
-        return self.experts.hold(w1, w2, moe.hidden_dim, moe.in_dtype, moe.experts_per_token, previous)
+        # A row of the batched format belongs to one expert.
+        is_batched = self.activation_format() is mk.FusedMoEActivationFormat.BatchedExperts
+        top_k = 1 if is_batched else moe.experts_per_token
+        return self.experts.hold(w1, w2, moe.hidden_dim, moe.in_dtype, top_k, previous)
 
     def _check(
         self, activation: MoEActivation, a1q_scale: Optional[torch.Tensor]
@@ -352,7 +355,7 @@ class MoecBatchedExperts(_MoecExperts):
         weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
     ) -> bool:
         # Dispatch of this format quantizes what it sends, regardless of the experts.
-        return weight_key is None and activation_key is None
+        return activation_key is None and MoecSupport._supports_quant_scheme(weight_key, None)
 
     @staticmethod
     def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:

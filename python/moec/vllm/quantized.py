@@ -237,7 +237,12 @@ class AsLoaded(_Handover):
             allow_new_interface=True,
             use_monolithic=self.experts_cls.is_monolithic(),
         )
-        experts = self.experts_cls(moe_config=self.moe, quant_config=config)
+        # As vLLM does for kernels of its own.
+        batches = {} if prepare_finalize.activation_format is mk.FusedMoEActivationFormat.Standard else {
+            "max_num_tokens": prepare_finalize.max_num_tokens_per_rank(),
+            "num_dispatchers": prepare_finalize.num_dispatchers(),
+        }
+        experts = self.experts_cls(moe_config=self.moe, quant_config=config, **batches)
         return config, mk.FusedMoEKernel(prepare_finalize, experts)
 
     def moec_read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
