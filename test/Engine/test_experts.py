@@ -152,15 +152,14 @@ def test_blocks_beside_activations_of_16_bits(engine: VllmConfig) -> None:
     ({"hidden_dim": 60}, "a hidden dim of 60"),
     ({"activation": MoEActivation.GELU, "swiglu_limit": 7.0}, "gelu with a limit of 7.0"),
     ({"activation": MoEActivation.SWIGLUOAI, "swiglu_limit": 5.0}, "with a limit of 5.0"),
-    ({"eplb": True}, "parallel config"),
+    ({"all2all_backend": "passthrough"}, "parallel config"),
     ({"dp_size": 2, "use_ep": True, "all2all_backend": "deepep_high_throughput"}, "parallel config"),
     ({"capability": DeviceCapability(7, 5)}, "current device"),
 ])
 def test_refusals(layer: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], reason: str) -> None:
     if "capability" in change:
         monkeypatch.setattr(type(current_platform), "capability", change.pop("capability"))
-    parallel = {"enable_eplb" if name == "eplb" else name: change.pop(name)
-                for name in ("eplb", "dp_size", "use_ep", "all2all_backend") if name in change}
+    parallel = {name: change.pop(name) for name in ("dp_size", "use_ep", "all2all_backend") if name in change}
     config = layer.moe_config
     for name, value in change.items():
         monkeypatch.setattr(config, name, value)

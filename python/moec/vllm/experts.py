@@ -261,12 +261,6 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         )
 
 
-def has_own_experts(config: FusedMoEParallelConfig) -> bool:
-    """Returns whether experts stay on the rank that loaded them, and vLLM dispatches tokens. Moving an expert between
-    ranks would overwrite weights that the layer has already prepared."""
-    return not config.use_passthrough_all2all and not config.enable_eplb
-
-
 def as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
     """Returns vLLM's workspace as memory for a layer, or None if a layer cannot use it."""
     if not workspace.is_cuda or not workspace.numel() or workspace.data_ptr() % 256:
@@ -282,8 +276,9 @@ class MoecExperts(_MoecExperts):
 
     @classmethod
     def of(cls, layer: torch.nn.Module) -> type[MoecExperts]:
-        """Returns a class for one vLLM layer, whose calls need not map ids first."""
-        if layer.expert_map is None:
+        """Returns a class for one vLLM layer, whose calls need not map ids first. If experts move, elastic expert
+        parallelism changes the map."""
+        if layer.expert_map is None or layer.moe_config.moe_parallel_config.enable_eplb:
             return cls
         return type(cls.__name__, (cls,), {"expert_map": layer.expert_map})
 
@@ -306,7 +301,7 @@ class MoecExperts(_MoecExperts):
         return (
             not moe_parallel_config.use_all2all_kernels
             or moe_parallel_config.use_ag_rs_all2all_kernels
-        ) and has_own_experts(moe_parallel_config)
+        ) and not moe_parallel_config.use_passthrough_all2all
 
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceNoOP()
@@ -359,7 +354,7 @@ class MoecBatchedExperts(_MoecExperts):
 
     @staticmethod
     def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:
-        return has_own_experts(moe_parallel_config)
+        return not moe_parallel_config.use_passthrough_all2all
 
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceDelegate()

@@ -33,7 +33,7 @@ from .. import InvalidArgument
 from ..functions.routing import describe_grouped_topk, describe_topk
 from ..functions.selecting_experts import SelectingExperts
 from ..layer_pool import DTYPES
-from .experts import MoecExperts, MoecSupport, as_workspace, get_parameters, has_own_experts, is_batch_invariant
+from .experts import MoecExperts, MoecSupport, as_workspace, get_parameters, is_batch_invariant
 from .report import tell_modular
 
 #: vLLM's routing methods that are custom functions of a model.
@@ -120,7 +120,9 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
         config = moe_parallel_config
         return (
             not config.use_all2all_kernels and config.dp_size == 1 and config.pcp_size == 1
-            and not config.is_sequence_parallel and has_own_experts(config)
+            and not config.is_sequence_parallel and not config.use_passthrough_all2all
+            # vLLM's router maps experts that move, and counts their load.
+            and not config.enable_eplb
         )
 
     @staticmethod

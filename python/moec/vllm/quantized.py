@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterable
 from typing import Any, Optional
 
 import torch
@@ -100,9 +101,24 @@ class _Handover(Selecting):
         read; vLLM's own copy of supposedly new parameters is then a copy to itself."""
         return self.moe_kernel.fused_experts.hold(w13, w2, self.moec_held)
 
+    @property
+    def moec_moves_experts(self) -> bool:
+        """Returns whether vLLM moves experts between ranks, within the parameters of the layer."""
+        return self.moe.moe_parallel_config.enable_eplb
+
+    def moec_check_moves(self, held: Held, parameters: Iterable[torch.Tensor]) -> None:
+        """Raises InvalidArgument if experts move and calls read other memory than the parameters."""
+        stored = {each.untyped_storage().data_ptr() for each in parameters}
+        if self.moec_moves_experts and (held.prepared or stored != held.sources):
+            raise InvalidArgument("experts move between ranks (EPLB), and calls do not read the parameters in place")
+
     def moec_keep(self, layer: torch.nn.Module, held: Held) -> None:
         """Keeps in the layer only what calls read. Prepared weights become parameters, which vLLM keeps and offloads in
         sleep mode. Checkpoint words and scales that nothing reads are freed, except for their number of experts."""
+        self.moec_held = held
+        if self.moec_moves_experts:
+            # Elastic expert parallelism makes experts anew from this configuration.
+            return
         for name, parameter in layer.named_parameters(recurse=False):
             is_read = parameter.untyped_storage().data_ptr() in held.sources
             # vLLM's loader writes shapes, and scales per expert, after it has processed the rest.
@@ -115,7 +131,6 @@ class _Handover(Selecting):
         for name, tensor in held.prepared.items():
             layer.register_parameter(
                 f"moec_{name.replace('.', '_')}", torch.nn.Parameter(tensor, requires_grad=False))
-        self.moec_held = held
 
     def _moec_takes_back(self, layer: torch.nn.Module) -> bool:
         """Returns whether vLLM's own method holds the created parameters."""
@@ -124,6 +139,11 @@ class _Handover(Selecting):
         with torch.device("meta"):
             self.moec_own.create_weights(own, **self.moec_arguments)
         return _describe_parameters(own) == _describe_parameters(layer)
+
+
+def list_parameters(layer: torch.nn.Module) -> list[torch.Tensor]:
+    """Returns weights and scales of the experts."""
+    return [each for name, each in layer.named_parameters(recurse=False) if name.startswith(("w13_", "w2_"))]
 
 
 class AsTriton(_Handover):
@@ -143,6 +163,10 @@ class AsTriton(_Handover):
         return config
 
     def moec_process(self, layer: torch.nn.Module) -> None:
+        if self.moec_moves_experts:
+            # On trial, since vLLM's processing changes parameters.
+            experts = self.experts_cls(moe_config=self.moe, quant_config=self.get_fused_moe_quant_config(layer))
+            self.moec_check_moves(experts.hold(layer.w13_weight, layer.w2_weight), list_parameters(layer))
         before = self.moe_kernel
         super().moec_process(layer)
         # Some methods are called twice and act only once.
@@ -217,7 +241,10 @@ class AsLoaded(_Handover):
             read[weight] = self.moec_read_weights(getattr(layer, weight).data)
         # Errors of moec or vLLM, and compilation errors, occur here.
         self.moe_quant_config, self.moe_kernel = self._moec_make_kernel(layer, found)
+        biases = (found[f"{short}_bias"] for short in ("w1", "w2"))
+        parameters = [*read.values(), *(bias for bias in biases if bias is not None)]
         held = self.moec_hold(read[f"w13_{self.moec_weight}"], read[f"w2_{self.moec_weight}"])
+        self.moec_check_moves(held, parameters)
         for name, tensor in read.items():
             getattr(layer, name).data = tensor
         for prefix in ("w13", "w2"):
@@ -322,6 +349,8 @@ def hand_over(method: Any) -> Any:
     made.moec_own = method
     try:
         made.moec_keys = made.moec_find_keys()
+        if made.moec_moves_experts and made.moec_keys[0].scale.group_shape == keys.GroupShape.PER_TENSOR:
+            raise InvalidArgument("experts move between ranks (EPLB), and gate and up share a scale")
         chosen, reason = choose(made.moe, *made.moec_keys)
         if chosen is not None:
             made.experts_cls = chosen
