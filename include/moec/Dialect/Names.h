@@ -23,6 +23,12 @@ inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
 /// On arguments of a layer's function and of plan kernels, a unit attribute: a
 /// weight that may be bound with gaps between its rows.
 inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
+/// On inputs of a layer's function over ranks whose rows are not the rank's
+/// own: "all" for those of all ranks, "group" for those of its group.
+inline constexpr llvm::StringLiteral kRowsAttr = "moe.rows";
+/// On inputs and results of a layer's function over ranks that are partials:
+/// an array of the axes over which a moe.combine sums them, as in ["dp"].
+inline constexpr llvm::StringLiteral kPartialAttr = "moe.partial";
 /// On the function whose layers were decomposed: the bound of the token count.
 inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
 /// On a function: the bits of a row must not depend on other rows.

@@ -41,7 +41,8 @@ def MoeParallelizePass : Pass<"moe-parallelize", "::mlir::func::FuncOp"> {
     of a group, and the last `moe.combine` leaves each rank its own rows. The sums of zero experts are added after it,
     to the rank's own rows. In a function with `moe.batch_invariant` the `moe.combine` over `dp` moves the row of each
     slot (`moe.unpermute unreduced`), and a token's rows are added on its own rank (`from_unreduced`); partials of gemms
-    are refused. Does nothing without a mesh of several ranks or if there is a `moe.combine` already.
+    are refused. Does nothing without a mesh of several ranks, or if there is a `moe.dispatch` or `moe.combine` already
+    (docs/design/parts.md).
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect"];
 }
@@ -52,7 +53,8 @@ def MoeVerifyPartialsPass : Pass<"moe-verify-partials", "::mlir::func::FuncOp"> 
     Computes, for every value of a function with `moe.mesh`, the axes over which it is a partial: gemms with
     `experts.w2` over all axes of several ranks, gemms with `shared_experts.w2` over `tp`, and everything that depends
     on them. For every tensor of expert ids it computes what the ids count: experts of the layer (`logical`), replicas
-    of the layer (`physical`), or a rank's own experts (`local`). A scalar region that is linear in a partial yields a
+    of the layer (`physical`), or a rank's own experts (`local`). Inputs with `moe.partial` are partials, and results
+    must be what theirs says (docs/design/parts.md). A scalar region that is linear in a partial yields a
     partial. Refuses, with the value and its use:
 
     - a partial where a reduced value is needed: in the router, a quantization, an activation, a product of two

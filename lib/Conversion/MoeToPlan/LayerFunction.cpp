@@ -91,10 +91,31 @@ LogicalResult LayerFunction::checkArguments() {
       return fail("('" + name.getValue() +
                   "') is a weight with a dynamic dimension; weights have "
                   "constant shapes");
-    rows[arg] = ownTokens;
-    rowTokens[arg] = ownTokens;
+    FailureOr<moert::Expr> tokens = readRows(arg);
+    if (failed(tokens))
+      return failure();
+    rows[arg] = rowTokens[arg] = *tokens;
   }
   return success();
+}
+
+/// The rows of an input: those of the rank, of its group or of all ranks.
+FailureOr<moert::Expr> LayerFunction::readRows(BlockArgument arg) {
+  unsigned index = arg.getArgNumber();
+  Attribute given = func.getArgAttr(index, kRowsAttr);
+  if (!given)
+    return ownTokens;
+  auto rows = dyn_cast<StringAttr>(given);
+  StringRef value = rows ? rows.getValue() : "";
+  if (mesh && value == "all")
+    return moert::Expr::tokens();
+  if (mesh && value == "group")
+    return groupTokens;
+  return func.emitOpError("argument ")
+         << index << " has " << kRowsAttr << " = " << given
+         << (mesh ? "; give \"all\" or \"group\", or remove it for the rows "
+                    "of a rank"
+                  : ", but the function has no moe.mesh; remove it");
 }
 
 /// Prepacked values are available before all runs.

@@ -70,6 +70,7 @@ public:
 
 private:
   mlir::LogicalResult checkArguments();
+  mlir::FailureOr<moert::Expr> readRows(mlir::BlockArgument arg);
   mlir::LogicalResult checkResults();
   mlir::LogicalResult checkOps();
   mlir::LogicalResult checkWeights(moe::PrepackOp op);

@@ -580,7 +580,9 @@ struct MoeParallelize : moec::impl::MoeParallelizePassBase<MoeParallelize> {
   void runOnOperation() override {
     func::FuncOp func = getOperation();
     auto mesh = func->getAttrOfType<MeshAttr>(kMeshAttr);
-    if (!mesh || mesh.getNumRanks() == 1 || !func.getOps<CombineOp>().empty())
+    // A function whose exchange is written out, or a part of one, stays.
+    if (!mesh || mesh.getNumRanks() == 1 ||
+        !func.getOps<DispatchOp>().empty() || !func.getOps<CombineOp>().empty())
       return;
     if (failed(Parallelizer(func, mesh).run()))
       signalPassFailure();

@@ -66,9 +66,15 @@ public:
   }
 
   LogicalResult run() {
-    for (BlockArgument argument : func.getArguments())
+    for (BlockArgument argument : func.getArguments()) {
+      State &state = states[argument];
       if (getName(argument) == "topk_ids")
-        states[argument].ids = IdSpace::Logical;
+        state.ids = IdSpace::Logical;
+      Attribute given = func.getArgAttr(argument.getArgNumber(), kPartialAttr);
+      if (failed(
+              readPartial(given, "argument " + quote(argument), state.partial)))
+        return failure();
+    }
     for (Operation &op : func.getBody().front())
       if (failed(visit(op)))
         return failure();
@@ -76,6 +82,8 @@ public:
   }
 
 private:
+  /// Reads the axes of `moe.partial` on an argument or result.
+  LogicalResult readPartial(Attribute given, const Twine &where, Axes &axes);
   LogicalResult visit(Operation &op);
   LogicalResult visit(RouteOp op);
   LogicalResult visit(PlaceIdsOp op);
@@ -95,6 +103,15 @@ private:
     auto name = function.getArgAttrOfType<StringAttr>(
         cast<BlockArgument>(value).getArgNumber(), kNameAttr);
     return name ? name.getValue() : StringRef();
+  }
+  /// Whether an argument of the function has the rows of all ranks.
+  bool hasAllRows(Value value) const {
+    auto argument = dyn_cast<BlockArgument>(value);
+    func::FuncOp function = func;
+    auto rows = argument ? function.getArgAttrOfType<StringAttr>(
+                               argument.getArgNumber(), kRowsAttr)
+                         : StringAttr();
+    return rows && rows.getValue() == "all";
   }
   std::string quote(Value value) const {
     StringRef name = getName(value);
@@ -138,6 +155,25 @@ private:
 constexpr StringLiteral kCombineAhead = "put a moe.combine before it";
 
 } // namespace
+
+LogicalResult PartialVerifier::readPartial(Attribute given, const Twine &where,
+                                           Axes &axes) {
+  if (!given)
+    return success();
+  auto names = dyn_cast<ArrayAttr>(given);
+  for (Attribute each : names ? names.getValue() : ArrayRef<Attribute>(given)) {
+    auto name = dyn_cast<StringAttr>(each);
+    std::optional<Axis> axis =
+        name ? symbolizeAxis(name.getValue()) : std::optional<Axis>();
+    if (!axis || !all.contains(*axis))
+      return func.emitOpError()
+             << where << " has " << kPartialAttr << " = " << given
+             << "; give an array of axes of the mesh with several ranks, such "
+                "as [\"dp\"]";
+    axes.insert(*axis);
+  }
+  return success();
+}
 
 Axes PartialVerifier::getSplit(Value weight) const {
   while (auto repack = weight.getDefiningOp<PrepackOp>())
@@ -211,6 +247,9 @@ LogicalResult PartialVerifier::requireDestinations(Operation *op, Axis axis,
       if (input == own && (!all || result == all))
         return success();
   }
+  // A moe.combine without the moe.dispatch is given both.
+  if (all && hasAllRows(all))
+    return success();
   return op->emitOpError("has 'destinations' with the ids ")
          << quote(own) << ", which no moe.dispatch over " << stringifyAxis(axis)
          << " takes" << (all ? " to " + quote(all) : std::string())
@@ -234,8 +273,20 @@ static bool isReadBySource(OpOperand &use) {
 LogicalResult PartialVerifier::requireReadByDestinations(DispatchOp op,
                                                          int64_t number) {
   Value rows = op.getResult(unsigned(number));
+  // The caller of a function that returns the ids, too, can do as slots do.
+  auto isReturned = [&](Value value) {
+    return llvm::any_of(value.getUsers(), [](Operation *user) {
+      return isa<func::ReturnOp>(user);
+    });
+  };
+  bool areIdsReturned =
+      llvm::any_of(llvm::zip(op.getInputs(), op.getResults()), [&](auto pair) {
+        return std::get<0>(pair) == op.getIds().front() &&
+               isReturned(std::get<1>(pair));
+      });
   for (OpOperand &use : rows.getUses()) {
-    if (isReadBySource(use))
+    if (isReadBySource(use) ||
+        (areIdsReturned && isa<func::ReturnOp>(use.getOwner())))
       continue;
     auto diagnostic = use.getOwner()->emitOpError("reads ");
     diagnostic << quote(rows)
@@ -445,7 +496,8 @@ LogicalResult PartialVerifier::visit(CombineOp op) {
     if (failed(requireDestinations(op, axis, op.getIds())))
       return failure();
     auto sum = input.getDefiningOp<UnpermuteOp>();
-    if (!sum || sum.getAddend() || sum.getIdentity())
+    bool isGiven = isa<BlockArgument>(input);
+    if (!isGiven && (!sum || sum.getAddend() || sum.getIdentity()))
       return op.emitOpError("takes ")
              << quote(input)
              << ", which is more than the sum of a row's experts, but ranks "
@@ -459,11 +511,26 @@ LogicalResult PartialVerifier::visit(CombineOp op) {
 }
 
 LogicalResult PartialVerifier::visit(func::ReturnOp op) {
-  for (Value value : op.getOperands())
+  for (auto [i, value] : llvm::enumerate(op.getOperands())) {
     if (failed(requireIds(op, value, {IdSpace::Logical},
                           "return the ids that the router chose")))
       return failure();
-  return requireWhole(op, op.getOperands(), kCombineAhead);
+    Axes declared;
+    if (failed(readPartial(func.getResultAttr(unsigned(i), kPartialAttr),
+                           "result " + Twine(i), declared)))
+      return failure();
+    if (declared == states.lookup(value).partial)
+      continue;
+    if (declared.empty())
+      return requireWhole(op, value, kCombineAhead);
+    return func.emitOpError("result ")
+           << i << " has " << kPartialAttr << ", but it is "
+           << (states.lookup(value).partial.empty()
+                   ? std::string("reduced")
+                   : "a partial over " + states.lookup(value).partial.str())
+           << "; declare the axes that a moe.combine is still needed for";
+  }
+  return success();
 }
 
 namespace {
