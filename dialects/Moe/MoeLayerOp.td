@@ -115,6 +115,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     - `record` and `load`: additional results. `record` returns the ids and weights that the router chose, `T x k`
       each. Ids may be `i32`, `i16`, or `i8` without a sign: at most 256 routed experts. `load` returns `expert_offsets`, one element more than `w13` has experts:
       `expert_offsets[e + 1] - expert_offsets[e]` slots chose expert e.
+    - `unreduced`: instead of their weighted sum the output has the rows of a token's slots without their weights, one
+      after another (`T x (k * H)`), and zeros for invalid slots. Not with a shared expert, `latent_down`, zero experts
+      or `weight_on_input`.
     - `batch_invariant`: the bits of a row depend on this row and the weights alone.
     - `max_tokens` (default 16384): upper bound of T in a run; `max_tokens * k` fits 31 bits.
 
@@ -193,7 +196,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     OptionalAttr<DictionaryAttr>:$activation_params,
     OptionalAttr<F32Attr>:$shared_scale,
     DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
-    UnitAttr:$weight_on_input, UnitAttr:$batch_invariant,
+    UnitAttr:$weight_on_input, UnitAttr:$batch_invariant, UnitAttr:$unreduced,
     DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
   let results = (outs Moe_DataTensor:$output, Optional<Moe_IdTensor>:$recorded_ids,
                       Optional<Moe_F32Tensor>:$recorded_weights, Optional<Moe_I32Tensor>:$expert_offsets);

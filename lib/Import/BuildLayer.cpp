@@ -350,6 +350,7 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),
       /*weight_on_input=*/spec.routing.weightOnInput,
       /*batch_invariant=*/spec.batchInvariant,
+      /*unreduced=*/spec.output == OutputRows::Slots,
       /*max_tokens=*/static_cast<uint64_t>(spec.maxTokens));
 }
 

@@ -36,6 +36,7 @@ public:
       checkWeight();
     }
     checkWeightOnInput();
+    checkOutput();
     checkActivation();
     checkQuantization();
     checkPlacement();
@@ -73,6 +74,7 @@ private:
   void checkSelection();
   void checkWeight();
   void checkWeightOnInput();
+  void checkOutput();
   void checkActivation();
   /// Checks the activation at `path`.
   void checkParameters(const ActivationSpec &activation,
@@ -221,6 +223,25 @@ void Checker::checkWeight() {
           "routing.renormalize_epsilon",
           "'routing.renormalize_epsilon' has no meaning without "
           "'routing.renormalize'");
+}
+
+/// The rows of slots are those that formula 9 adds, before their weights.
+void Checker::checkOutput() {
+  if (spec.output == OutputRows::Sum)
+    return;
+  auto refuse = [&](bool has, StringRef field) {
+    require(!has, "output",
+            show("output") + " \"slots\" returns the rows of slots, to which " +
+                show(field) + " adds nothing; remove " + show(field) +
+                ", or write \"sum\"");
+  };
+  refuse(spec.sharedExperts.has_value(), "shared_experts");
+  refuse(spec.latentSize.has_value(), "latent_size");
+  refuse(spec.numZeroExperts > 0, "num_zero_experts");
+  require(!routing.weightOnInput, "output",
+          show("output") + " \"slots\" leaves the weights to the caller, but " +
+              show("routing.weight_on_input") +
+              " applies them; remove one of them");
 }
 
 void Checker::checkWeightOnInput() {

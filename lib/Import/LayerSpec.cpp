@@ -41,6 +41,7 @@ MOEC_NAMES(Activation, {Activation::Silu, "silu"}, {Activation::Gelu, "gelu"},
            {Activation::GeluNoMul, "gelu_no_mul"},
            {Activation::GeluTanhNoMul, "gelu_tanh_no_mul"},
            {Activation::Relu2NoMul, "relu2_no_mul"})
+MOEC_NAMES(OutputRows, {OutputRows::Sum, "sum"}, {OutputRows::Slots, "slots"})
 MOEC_NAMES(SharedGate, {SharedGate::None, "none"},
            {SharedGate::Sigmoid, "sigmoid"})
 MOEC_NAMES(StorageType, {StorageType::Fp8E4M3, "fp8_e4m3"},

@@ -270,6 +270,7 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.replayIds = readIdType(reader, "replay_ids");
   spec.recordLoad = reader.getBoolean("record_load", false);
   spec.batchInvariant = reader.getBoolean("batch_invariant", false);
+  spec.output = reader.getEnum<OutputRows>("output", spec.output);
   spec.numZeroExperts =
       reader.getInteger("num_zero_experts", 0, limits::kMaxExperts, 0);
   if (reader.has("latent_size"))

@@ -278,7 +278,7 @@ private:
   void addOutputs() {
     constexpr TensorRole output = TensorRole::Output;
     constexpr int64_t tokens = kTokenDimension;
-    add("output", {tokens, spec.hiddenSize}, layerType, output);
+    add("output", {tokens, spec.getOutputWidth()}, layerType, output);
     if (spec.recordIds) {
       add("topk_ids", {tokens, spec.topK}, getTensorType(*spec.recordIds),
           output);

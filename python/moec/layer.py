@@ -431,6 +431,8 @@ class Layer(_core.Layer):
             return NotImplemented
         tokens, valid = hidden_states.shape[0], named.get("num_valid_tokens")
         self._check_parts(valid, named)
+        if out is None and not self._output_is_like_input:
+            raise _core.InvalidArgument("out: is missing; the layer's output is not like hidden_states, so give it")
         if out is None:
             copy = getattr(hidden_states, "new_empty", None)
             out = copy(tuple(hidden_states.shape)) if copy else hidden_states.copy()
@@ -475,6 +477,12 @@ class Layer(_core.Layer):
     def prepared_tensors(self) -> tuple[TensorInfo, ...]:
         """Tensors that the layer prepares from its weights, except weights prepared in place."""
         return tuple(info for info in self._operands if info.role == "prepared")
+
+    @functools.cached_property
+    def _output_is_like_input(self) -> bool:
+        """Whether a call without `out` can make it."""
+        forms = [(info.dtype, info.shape) for info in self.tensors if info.name in ("hidden_states", "output")]
+        return len(forms) == 2 and forms[0] == forms[1]
 
     @functools.cached_property
     def _operands(self) -> tuple[TensorInfo, ...]:

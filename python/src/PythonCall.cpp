@@ -202,6 +202,14 @@ int PythonCall::wantsGradient(int argument) {
 }
 
 bool PythonCall::makeOutput() {
+  const Operand &hidden = operandOf(state.hiddenStates);
+  const Operand &output = operandOf(state.output);
+  if (output.shape[1] != hidden.shape[1] || output.dtype != hidden.dtype)
+    return fail(Kind::Value, "out: is missing; the layer's output is not like "
+                             "hidden_states, so give a tensor of " +
+                                 output.dtype + ", shape [" +
+                                 std::to_string(tokens) + ", " +
+                                 std::to_string(output.shape[1]) + "]");
   PyObject *like = objectOf(state.hiddenStates);
   const TensorType *type = findTensorType(like);
   if (type->fromDLPack) {

@@ -76,7 +76,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
         name="a.b-c_1", entry="gate", max_tokens=5, num_valid_tokens=True,
         num_zero_experts=2, latent_size=4, gate_up_order="up_gate", expert_bias=True,
         expert_columns=True, strided_weights=True, padding_mask=True, record_ids="int16", record_load=True,
-        batch_invariant=True, replay_ids=False,
+        batch_invariant=True, replay_ids=False, output="sum",
         routing={
             "score": "sigmoid", "select": "top_k", "gate_bias": True, "split_gate": False,
             "selection_bias": True, "expert_scale": True, "num_groups": 2,
@@ -168,6 +168,10 @@ def test_bad_specs(path, value):
     [
         {"entry": "ids", "routing": {"score": "softmax"}},
         {"entry": "ids", "routing": {"weight_on_input": True}, "top_k": 2},
+        {"output": "slots", "shared_experts": {"intermediate_size": 8}},
+        {"output": "slots", "latent_size": 4},
+        {"output": "slots", "num_zero_experts": 1},
+        {"output": "slots", "top_k": 1, "routing": {"weight_on_input": True}},
         {"entry": "logits", "routing": {"gate_bias": True}},
         {"entry": "logits", "dtype": "bf16", "routing": {"split_gate": True}},
         {"dtype": "f32", "routing": {"split_gate": True}},

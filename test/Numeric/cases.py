@@ -433,6 +433,10 @@ for entry, routing in (
 case("record_ids_alone", record_ids=True)
 case("record_bytes", record_ids="uint8", num_experts=255, num_valid_tokens=True, hard="padding", tokens=9, **TINY)
 case("replay_bytes", replay_ids="uint8", num_experts=256, top_k=5, tokens=9, routing=ROUTINGS["everything"], **TINY)
+for dtype in ("f32", "bf16"):
+    case(f"slots_{dtype}", dtype=dtype, output="slots", expert_bias=True, record_ids=True, num_valid_tokens=True,
+         hard="padding", top_k=3)
+case("slots_ids", entry="ids", output="slots", hard="minus_one_ids", placement={"local_experts": [7, 0, 5]})
 case("record_load_ids", entry="ids", record_load=True, hard="minus_one_ids")
 case("record_load_local", record_load=True, dtype="bf16", top_k=4, placement={"local_experts": [7, 0, 5]})
 case("record_masked", record_ids=True, record_load=True, padding_mask=True, hard="padding")

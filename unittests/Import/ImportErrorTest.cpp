@@ -201,6 +201,10 @@ TEST(ImportError, Weights) {
        "'routing.renormalize_epsilon' must not be negative"},
       {R"("routing": {"weight_on_input": true})",
        "one expert per token only, but 'top_k' is 2"},
+      {R"("output": "rows")", "'output' must be \"sum\" or \"slots\""},
+      {R"("output": "slots", "latent_size": 8)",
+       "'output' \"slots\" returns the rows of slots, to which 'latent_size' "
+       "adds nothing; remove 'latent_size', or write \"sum\""},
   });
 }
 

@@ -143,7 +143,7 @@ TEST_F(SpecTextTest, EveryFieldComesBack) {
            R"("dtype": "bf16", "entry": "logits", "num_experts": 8, "top_k": 2,
               "activation": {"kind": "silu"})",
            R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
-              "padding_mask": true, "record_ids": true, "record_load": true,
+              "padding_mask": true, "record_ids": true, "record_load": true, "output": "slots",
               "replicas": {"num_physical_experts": 12, "max_replicas": 4},
               "activation": {"kind": "silu"})",
            R"("dtype": "bf16", "num_experts": 8, "top_k": 2,

@@ -55,7 +55,7 @@ static Status evaluateTo(const std::string &path, const reference::Call &call) {
   return moert::writeSafetensors(
       path, {{"output",
               moert::DType::F64,
-              {call.tokens, call.spec.hiddenSize},
+              {call.tokens, call.spec.getOutputWidth()},
               output.data(),
               output.size() * 8},
              {"topk_ids", moert::DType::I64, shape, decision.ids.data(),

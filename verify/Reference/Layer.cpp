@@ -25,6 +25,8 @@ struct Slot {
   /// Index among the evaluated rows.
   int64_t row;
   double weight;
+  /// First column of its part of a row of the output.
+  int64_t column;
 };
 
 Matrix readRows(const Call &call, const std::string &name,
@@ -83,7 +85,9 @@ private:
   }
 
   Matrix sumExperts(const Matrix &x) {
-    Matrix sum(x.getNumRows(), x.getNumColumns());
+    bool isSum = spec.output == OutputRows::Sum;
+    int64_t width = x.getNumColumns();
+    Matrix sum(x.getNumRows(), isSum ? width : spec.topK * width);
     inputScale =
         findScale(spec.routing.weightOnInput ? weighRows(x) : x, "experts.w13");
     std::vector<std::vector<Slot>> slots(spec.getNumLocalExperts());
@@ -94,7 +98,8 @@ private:
         int64_t id = decision.ids[j];
         if (!isValidSlot(spec, numValid, token, id))
           continue;
-        Slot slot = {static_cast<int64_t>(row), decision.weights[j]};
+        Slot slot = {static_cast<int64_t>(row), decision.weights[j],
+                     isSum ? 0 : (j - token * spec.topK) * width};
         if (id >= spec.numExperts)
           addZeroExpert(x, slot, sum);
         else if (int64_t place = indices.find(token, id); place >= 0)
@@ -225,8 +230,10 @@ private:
       std::vector<double> bias = getBias("w2", experts[i], width);
       for (auto [position, slot] : llvm::enumerate(slots[experts[i]])) {
         const double *from = y[i].row(static_cast<int64_t>(position));
-        double *to = sum.row(slot.row);
-        double weight = spec.routing.weightOnInput ? 1 : slot.weight;
+        double *to = sum.row(slot.row) + slot.column;
+        bool isWeighed =
+            !spec.routing.weightOnInput && spec.output == OutputRows::Sum;
+        double weight = isWeighed ? slot.weight : 1;
         for (int64_t j = 0; j < width; ++j) {
           double value = from[j] + (bias.empty() ? 0 : bias[j]);
           to[j] += roundTo(value * weight, spec.dtype);
@@ -461,7 +468,7 @@ Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
       present.push_back(token);
     }
   Matrix rows = Evaluation(call, decision, present).run();
-  Matrix out(static_cast<int64_t>(tokens.size()), call.spec.hiddenSize);
+  Matrix out(static_cast<int64_t>(tokens.size()), call.spec.getOutputWidth());
   int64_t next = 0;
   for (auto [i, token] : llvm::enumerate(tokens))
     if (counts[token]) {

@@ -57,6 +57,12 @@ enum class IdType { Int32, Int16, UInt8 };
 /// Bits per id.
 unsigned getIdBits(IdType type);
 
+/// What a layer returns for a token.
+enum class OutputRows {
+  Sum,   ///< the weighted sum of its experts' rows
+  Slots, ///< the row of the expert of each slot, one after another
+};
+
 /// Row order of `w13` in a gated layer.
 enum class GateUpOrder {
 #define GATE_UP_ORDER(NAME, SPELLING) NAME,
@@ -399,6 +405,7 @@ struct LayerSpec {
   bool recordLoad = false;
   /// The bits of a row depend on this row and the weights alone.
   bool batchInvariant = false;
+  OutputRows output = OutputRows::Sum;
   /// Identity experts, numbered after the others.
   int64_t numZeroExperts = 0;
   /// Width of the routed experts, if it differs from the hidden size.
@@ -422,6 +429,10 @@ struct LayerSpec {
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }
   /// L: width of the routed experts.
   int64_t getExpertWidth() const { return latentSize.value_or(hiddenSize); }
+  /// Columns of the output.
+  int64_t getOutputWidth() const {
+    return output == OutputRows::Slots ? topK * hiddenSize : hiddenSize;
+  }
   /// Number of physical experts over all ranks.
   int64_t getNumPhysicalExperts() const;
   /// Logical expert of each physical one when the layer is loaded.

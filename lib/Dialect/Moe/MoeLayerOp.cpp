@@ -219,9 +219,15 @@ LogicalResult LayerVerifier::verifyExperts() {
   if (failed(check.checkShape("hidden", op.getHidden(),
                               {tokensDim(), {"hidden_size"}})))
     return failure();
-  if (op.getOutput().getType() != op.getHidden().getType())
-    return check.error("the output must have the type of 'hidden', ")
-           << op.getHidden().getType() << ", not " << op.getOutput().getType();
+  auto outputType = cast<RankedTensorType>(op.getHidden().getType());
+  if (op.getUnreduced())
+    outputType = outputType.clone(
+        {ShapedType::kDynamic, op.getTopK() * op.getHiddenSize()});
+  if (op.getOutput().getType() != outputType)
+    return check.error("the output must have the type ")
+           << outputType
+           << (op.getUnreduced() ? " of the slots' rows" : " of 'hidden'")
+           << ", not " << op.getOutput().getType();
   if (bool(op.getLatentDown()) != bool(op.getLatentUp()))
     return check.error("takes 'latent_down' and 'latent_up' together");
   Dim hidden{"hidden_size", op.getHiddenSize()};

@@ -293,11 +293,12 @@ Result<std::vector<CheckedRow>> moec::checkRows(const LayerSpec &spec,
 
   Rows output(run.output, run.rows);
   for (auto [index, one] : llvm::enumerate(checked)) {
-    one.expected = Matrix(1, spec.hiddenSize);
-    one.found = Matrix(1, spec.hiddenSize);
-    std::copy_n(expected.row(static_cast<int64_t>(index)), spec.hiddenSize,
-                one.expected.row(0));
-    output.read(one.row * spec.hiddenSize, spec.hiddenSize, one.found.row(0));
+    one.expected = Matrix(1, spec.getOutputWidth());
+    one.found = Matrix(1, spec.getOutputWidth());
+    std::copy_n(expected.row(static_cast<int64_t>(index)),
+                spec.getOutputWidth(), one.expected.row(0));
+    output.read(one.row * spec.getOutputWidth(), spec.getOutputWidth(),
+                one.found.row(0));
     one.bound = reference::getErrorBound(spec) * reference::getRowFactor(spec);
     // Inputs may hold NaN, which the output then has at the same places.
     reference::Comparison comparison = reference::compare(

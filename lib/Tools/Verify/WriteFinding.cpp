@@ -213,7 +213,7 @@ Status moec::writeFinding(const std::string &folder, const LayerSpec &spec,
         !status)
       return status;
   }
-  outputs.add("output", run.output.dtype, {1, spec.hiddenSize},
+  outputs.add("output", run.output.dtype, {1, spec.getOutputWidth()},
               copyRow(run.output, index));
 
   Status status = writeText(folder + "/finding.json",

@@ -447,7 +447,7 @@ Value LayerDecomposer::runExperts() {
                  layer.getW2ZeroPoint(), layer.getW2GlobalScale());
   second.offsets = offsets;
   setInput(second, hidden, layer.getW2InputScale());
-  if (!layer.getWeightOnInput())
+  if (!layer.getWeightOnInput() && !layer.getUnreduced())
     second.rows.push_back(rowWeight);
   if (layer.getW2Bias())
     second.columns.push_back(layer.getW2Bias());
@@ -531,11 +531,16 @@ Value LayerDecomposer::runSharedExpert() {
 void LayerDecomposer::reduce(Value expertRows, Value shared) {
   bool latent = static_cast<bool>(layer.getLatentUp());
   bool hasZeroExperts = layer.getNumZeroExperts() > 0;
+  bool isUnreduced = layer.getUnreduced();
+  int64_t width = layer.getExpertWidth();
   auto sum = UnpermuteOp::create(
-      b, tensorOf({kTokens, layer.getExpertWidth()}, dtype), expertRows,
-      position, hasZeroExperts ? latentInput : Value(),
+      b,
+      tensorOf({kTokens, isUnreduced ? layer.getTopK() * width : width}, dtype),
+      expertRows, position, hasZeroExperts ? latentInput : Value(),
       hasZeroExperts ? weights : Value(), latent ? Value() : shared,
-      layer.getNumValidTokens());
+      // Slots of invalid rows have no position.
+      isUnreduced ? Value() : layer.getNumValidTokens(), isUnreduced,
+      /*from_unreduced=*/false);
   setNames(sum, {latent ? "routed_out" : "output"});
   Value output = sum.getResult();
   if (latent) {

@@ -76,7 +76,7 @@ public:
       if (failed(findDestinations()))
         return failure();
       dispatch(Axis::Dp, findExpertOps());
-      if (isBatchInvariant()) {
+      if (isBatchInvariant() && !unpermute.getUnreduced()) {
         combineSlots(addend);
       } else {
         if (addend)

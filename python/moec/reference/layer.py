@@ -260,9 +260,11 @@ def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray
 def _routed(
     spec: LayerSpec, tensors: Mapping, x: np.ndarray, decision: Decision
 ) -> np.ndarray:
-    """Formulas 7 to 9 without the latent projections."""
+    """Formulas 7 to 9 without the latent projections; with output `slots` without 9 and the weights of 8."""
     on_input = spec.routing.weight_on_input
-    r = np.zeros((x.shape[0], spec.width))
+    in_slots = spec.output == "slots"
+    # A row for each slot of a token, or one for all.
+    r = np.zeros((x.shape[0], spec.top_k if in_slots else 1, spec.width))
     rows, slots = np.nonzero(decision.valid)
     ids = decision.ids[rows, slots]
     weights = decision.weights[rows, slots][:, None]
@@ -279,12 +281,12 @@ def _routed(
     found = _find_scale(spec, "experts.w2", np.concatenate(rounded))
     for expert, (chosen, a) in activated.items():
         y = _second(spec, tensors, expert, a, found)
-        if not on_input:
+        if not on_input and not in_slots:
             y = y * weights[chosen]
-        np.add.at(r, rows[chosen], round_to(y, spec.dtype))
+        np.add.at(r, (rows[chosen], slots[chosen] if in_slots else 0), round_to(y, spec.dtype))
     zero = np.flatnonzero(ids >= spec.num_experts)
-    np.add.at(r, rows[zero], x[rows[zero]] * weights[zero])
-    return r
+    np.add.at(r, (rows[zero], 0), x[rows[zero]] * weights[zero])
+    return r.reshape(len(r), r.shape[1] * r.shape[2])
 
 
 def evaluate(
@@ -307,7 +309,7 @@ def evaluate(
     present = present_rows(spec, tensors, tokens)
     if rows is not None:
         hidden, present = hidden[rows], present[rows]
-    out = np.zeros(hidden.shape)
+    out = np.zeros((len(hidden), spec.output_width))
     # Rows that do not count are left out, not multiplied by zero.
     hidden = hidden[present]
     decision = decision.rows(np.flatnonzero(present))

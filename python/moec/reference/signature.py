@@ -159,7 +159,7 @@ def outputs(spec: LayerSpec) -> list[Tensor]:
     """Returns the tensors of an outputs file; only `output` is required."""
     experts = spec.num_local_experts
     return [
-        Tensor("output", (spec.hidden_size,), spec.dtype, tokens=True),
+        Tensor("output", (spec.output_width,), spec.dtype, tokens=True),
         Tensor("topk_ids", (spec.top_k,), ID_TENSORS[spec.record_ids or spec.replay_ids or "int32"], tokens=True),
         Tensor("topk_weights", (spec.top_k,), "f32", tokens=True),
         Tensor("expert_counts", (experts,), "i32"),

@@ -94,6 +94,8 @@ class LayerSpec:
     replay_ids: str | None = None
     record_load: bool = False
     batch_invariant: bool = False
+    #: What a token's row of the output is: the weighted sum of its slots' rows, or these one after another.
+    output: str = "sum"
     num_zero_experts: int = 0
     latent_size: int | None = None
     gate_up_order: str = "gate_up"
@@ -120,6 +122,11 @@ class LayerSpec:
     def width(self) -> int:
         """L: width of the routed experts."""
         return self.latent_size or self.hidden_size
+
+    @property
+    def output_width(self) -> int:
+        """Columns of the output."""
+        return self.hidden_size * (self.top_k if self.output == "slots" else 1)
 
     @property
     def num_local_experts(self) -> int:
@@ -241,6 +248,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         replay_ids=_parse_ids(fields, "replay_ids"),
         record_load=fields.boolean("record_load"),
         batch_invariant=fields.boolean("batch_invariant"),
+        output=fields.choice("output", ("sum", "slots"), "sum"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
         latent_size=fields.integer("latent_size"),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
@@ -487,6 +495,13 @@ def _check(spec: LayerSpec) -> None:
         k == 1 or not routing.weight_on_input,
         f"field 'routing.weight_on_input' needs top_k 1, not {k}",
     )
+    for field, has in (
+        ("shared_experts", spec.shared_experts is not None),
+        ("latent_size", spec.latent_size is not None),
+        ("num_zero_experts", spec.num_zero_experts > 0),
+        ("routing.weight_on_input", routing.weight_on_input),
+    ):
+        _require(spec.output == "sum" or not has, f"field 'output': 'slots' does not go with '{field}'")
     activation = spec.activation
     _check_parameters(activation, "activation")
     if spec.shared_experts and spec.shared_experts.activation:

@@ -47,7 +47,7 @@ func.func @layer(%hidden: tensor<?x4x16xf32>, %gate: tensor<4x16xf32>, %w13: ten
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{the output must have the type of 'hidden', 'tensor<?x16xf32>', not 'tensor<?x16xbf16>'}}
+  // expected-error@+1 {{the output must have the type 'tensor<?x16xf32>' of 'hidden', not 'tensor<?x16xbf16>'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)

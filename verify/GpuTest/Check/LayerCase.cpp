@@ -90,7 +90,7 @@ private:
     unifyNaN(*bytes, inputs.getSpec().dtype);
     result.output.name = "output";
     result.output.dtype = reference::getRuntimeType(inputs.getSpec().dtype);
-    result.output.shape = {layerCase.tokens, inputs.getSpec().hiddenSize};
+    result.output.shape = {layerCase.tokens, inputs.getSpec().getOutputWidth()};
     if (!outcome.expect(result.output.allocate()))
       return false;
     if (!bytes->empty())
