@@ -115,6 +115,10 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     - `record` and `load`: additional results. `record` returns the ids and weights that the router chose, `T x k`
       each. Ids may be `i32`, `i16`, or `i8` without a sign: at most 256 routed experts. `load` returns `expert_offsets`, one element more than `w13` has experts:
       `expert_offsets[e + 1] - expert_offsets[e]` slots chose expert e.
+    - `hidden` of the storage type of the activations of `w13` is rows that the caller has quantized by them, with
+      `hidden_scale`: of the activations' scale type, `T x` the scales of a row, or `1` with granularity `tensor`; none
+      with a static scale. The output's element type is D then. Needs `ids`; not with a shared expert, `latent_down`,
+      zero experts, `w13_columns` or `weight_on_input`.
     - `unreduced`: instead of their weighted sum the output has the rows of a token's slots without their weights, one
       after another (`T x (k * H)`), and zeros for invalid slots. Not with a shared expert, `latent_down`, zero experts
       or `weight_on_input`.
@@ -143,7 +147,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     ```
   }];
   let arguments = (ins
-    Moe_DataTensor:$hidden,
+    Moe_ProductTensor:$hidden,
+    Optional<Moe_ScaleTensor>:$hidden_scale,
     Optional<Moe_DataTensor>:$gate_weight,
     Optional<Moe_F32Tensor>:$gate_bias,
     Optional<Moe_DataTensor>:$router_logits,
@@ -206,6 +211,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     $hidden `:` type($hidden)
     oilist(
         `gate` `(` $gate_weight `:` type($gate_weight) `)`
+      | `hidden_scale` `(` $hidden_scale `:` type($hidden_scale) `)`
       | `gate_bias` `(` $gate_bias `:` type($gate_bias) `)`
       | `logits` `(` $router_logits `:` type($router_logits) `)`
       | `ids` `(` $topk_ids `:` type($topk_ids) `)`
@@ -272,6 +278,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     int64_t getIntermediateSize();
     /// Quantization of the gemm with the weight of this operand name; null if it is not quantized.
     ProductQuantAttr getProductQuant(::llvm::StringRef weight);
+    /// Whether the caller gives rows that are quantized as the input of `w13`.
+    bool isInputQuantized();
     /// Whether the caller gives ids and weights, and nothing is routed.
     bool hasEntryIds() { return bool(getTopkWeights()); }
     /// Whether the activation takes a gate and an up value.

@@ -308,7 +308,9 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
        offsets = takeResult(spec.recordLoad);
   return moe::LayerOp::create(
       builder, loc, output, ids, weights, offsets,
-      /*hidden=*/get("hidden_states"), /*gate_weight=*/get("gate.weight"),
+      /*hidden=*/get("hidden_states"),
+      /*hidden_scale=*/get("hidden_states_scale"),
+      /*gate_weight=*/get("gate.weight"),
       /*gate_bias=*/get("gate.bias"), /*router_logits=*/get("router_logits"),
       /*topk_ids=*/get("topk_ids"), /*topk_weights=*/get("topk_weights"),
       /*selection_bias=*/get("gate.selection_bias"),

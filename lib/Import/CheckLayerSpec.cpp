@@ -37,6 +37,7 @@ public:
     }
     checkWeightOnInput();
     checkOutput();
+    checkQuantizedInput();
     checkActivation();
     checkQuantization();
     checkPlacement();
@@ -75,6 +76,7 @@ private:
   void checkWeight();
   void checkWeightOnInput();
   void checkOutput();
+  void checkQuantizedInput();
   void checkActivation();
   /// Checks the activation at `path`.
   void checkParameters(const ActivationSpec &activation,
@@ -242,6 +244,32 @@ void Checker::checkOutput() {
           show("output") + " \"slots\" leaves the weights to the caller, but " +
               show("routing.weight_on_input") +
               " applies them; remove one of them");
+}
+
+/// Only the experts' first gemm can read rows that are quantized.
+void Checker::checkQuantizedInput() {
+  if (!spec.quantizedInput)
+    return;
+  require(spec.entry == Entry::Ids, "quantized_input",
+          show("quantized_input") +
+              " needs entry \"ids\": a router reads rows that are not "
+              "quantized");
+  const auto &first = spec.getQuantization("experts.w13");
+  require(first && first->activation, "quantized_input",
+          show("quantized_input") +
+              " needs a 'quantization' of w13 with 'activation', which says "
+              "how the rows are quantized");
+  auto refuse = [&](bool has, StringRef field) {
+    require(!has, "quantized_input",
+            show("quantized_input") + " does not go with " + show(field) +
+                ", which reads or changes rows that are not quantized; remove "
+                "one of them");
+  };
+  refuse(spec.sharedExperts.has_value(), "shared_experts");
+  refuse(spec.latentSize.has_value(), "latent_size");
+  refuse(spec.numZeroExperts > 0, "num_zero_experts");
+  refuse(spec.expertColumns, "expert_columns");
+  refuse(routing.weightOnInput, "routing.weight_on_input");
 }
 
 void Checker::checkWeightOnInput() {

@@ -271,6 +271,7 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.recordLoad = reader.getBoolean("record_load", false);
   spec.batchInvariant = reader.getBoolean("batch_invariant", false);
   spec.output = reader.getEnum<OutputRows>("output", spec.output);
+  spec.quantizedInput = reader.getBoolean("quantized_input", false);
   spec.numZeroExperts =
       reader.getInteger("num_zero_experts", 0, limits::kMaxExperts, 0);
   if (reader.has("latent_size"))

@@ -196,10 +196,28 @@ private:
       add((name + "_input_scale").str(), {1}, TensorType::F32);
   }
 
+  /// Quantized rows have a scale per row or group, or one for all.
+  void addHiddenStates() {
+    constexpr TensorRole input = TensorRole::Input;
+    constexpr int64_t tokens = kTokenDimension;
+    std::vector<int64_t> shape = {tokens, spec.hiddenSize};
+    const auto &first = spec.getQuantization("experts.w13");
+    if (!spec.quantizedInput || !first || !first->activation)
+      return add("hidden_states", shape, layerType, input);
+    const OperandQuantization &rows = *first->activation;
+    add("hidden_states", shape, getTensorType(rows.storage), input);
+    if (rows.isStatic)
+      return;
+    bool isShared = rows.granularity == Granularity::Tensor;
+    shape.back() = rows.getScaleGroup().countColumns(spec.hiddenSize);
+    add("hidden_states_scale", isShared ? std::vector<int64_t>{1} : shape,
+        TensorType::F32, input);
+  }
+
   void addInputs() {
     constexpr TensorRole input = TensorRole::Input;
     constexpr int64_t tokens = kTokenDimension;
-    add("hidden_states", {tokens, spec.hiddenSize}, layerType, input);
+    addHiddenStates();
     if (spec.entry == Entry::Logits)
       add("router_logits", {tokens, spec.getNumRouted()},
           getTensorType(spec.routing.logitsDtype), input);

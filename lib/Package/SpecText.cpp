@@ -181,6 +181,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.add("record_load", spec.recordLoad, false);
   fields.add("batch_invariant", spec.batchInvariant, false);
   fields.addEnum("output", spec.output, none.output);
+  fields.add("quantized_input", spec.quantizedInput, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);
   fields.addIfSet("latent_size", spec.latentSize);
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);

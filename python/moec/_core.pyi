@@ -57,6 +57,7 @@ class Layer:
         num_valid_tokens: Any = None,
         input_ids: Any = None,
         is_padding: Any = None,
+        hidden_states_scale: Any = None,
         expert_offsets: Any = None,
         out: _Tensor | None = None,
         stream: Any = None,

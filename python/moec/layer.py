@@ -134,13 +134,14 @@ class Layer(_core.Layer):
     Calling it runs it:
 
         layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
-              num_valid_tokens=None, input_ids=None, is_padding=None, out=None, stream=None)
+              num_valid_tokens=None, input_ids=None, is_padding=None, hidden_states_scale=None, out=None,
+              stream=None)
 
     Tensors may come from any framework that supports DLPack. They must be on the device of the layer and contiguous,
     and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens; more than
     max_tokens are several runs. H, k and R are those of docs/use/layers.md; D is the layer's dtype.
 
-    hidden_states: [T, H] of D, or with more leading dimensions, as in [batch, seq, H]; other tensors then have the same
+    hidden_states: [T, H] of D, or with quantized_input of the dtype of the activations; or with more leading dimensions, as in [batch, seq, H]; other tensors then have the same
         ones or are flat, and the result has them.
     router_logits: [T, R], f32 or routing.logits_dtype; for the entry "logits".
     topk_ids, topk_weights: [T, k], i32 and f32; for the entry "ids". An id outside 0 <= id < R contributes nothing.
@@ -150,10 +151,12 @@ class Layer(_core.Layer):
         can change; default T. Rows beyond it are zero.
     is_padding: [T], i8 or bool, if the layer has a padding_mask. Rows with a value other than 0 are padding, and zero
         in the output.
+    hidden_states_scale: with quantized_input, the scales of the rows: f32 [T, scales of a row], or [1] for all.
     expert_offsets: [experts + 1], i32, an output of layers with record_load: expert e was chosen by
         expert_offsets[e + 1] - expert_offsets[e] slots.
     input_ids: [T], i32, if experts are chosen by a hash of the token.
-    out: [T, H] of D, receives the result; default: a new tensor of the framework of hidden_states.
+    out: [T, H] of D, or [T, k * H] with output "slots", receives the result; default: a new tensor like hidden_states,
+        if the output is like them.
     stream: a framework's stream, or the address of a CUstream; default: the current stream of the framework of
         hidden_states. The call enqueues its work and returns; on the CPU it returns when the work is done.
 
@@ -431,7 +434,7 @@ class Layer(_core.Layer):
             return NotImplemented
         tokens, valid = hidden_states.shape[0], named.get("num_valid_tokens")
         self._check_parts(valid, named)
-        if out is None and not self._output_is_like_input:
+        if out is None and not self.output_is_like_input:
             raise _core.InvalidArgument("out: is missing; the layer's output is not like hidden_states, so give it")
         if out is None:
             copy = getattr(hidden_states, "new_empty", None)
@@ -479,7 +482,7 @@ class Layer(_core.Layer):
         return tuple(info for info in self._operands if info.role == "prepared")
 
     @functools.cached_property
-    def _output_is_like_input(self) -> bool:
+    def output_is_like_input(self) -> bool:
         """Whether a call without `out` can make it."""
         forms = [(info.dtype, info.shape) for info in self.tensors if info.name in ("hidden_states", "output")]
         return len(forms) == 2 and forms[0] == forms[1]

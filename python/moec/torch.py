@@ -66,6 +66,10 @@ def _digest(layer: Layer) -> int:
 def _check_layer(layer: Any) -> None:
     if not isinstance(layer, Layer):
         raise InvalidType(f"layer: a moec.Layer expected, {type(layer).__name__} found")
+    if not layer.output_is_like_input:
+        raise InvalidArgument(
+            "layer: its output is not like hidden_states, and an operator makes one that is; call the layer itself, "
+            "with out")
 
 
 def register(layer: Layer) -> int:
@@ -267,13 +271,15 @@ class MoE(torch.nn.Module):
         num_valid_tokens: Optional[torch.Tensor] = None,
         input_ids: Optional[torch.Tensor] = None,
         is_padding: Optional[torch.Tensor] = None,
+        hidden_states_scale: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Runs the layer on the current stream, with the arguments of moec.Layer; leading dimensions of hidden_states
         are kept."""
         rows = hidden_states
         if rows.dim() != 2:
             rows = rows.reshape(-1, rows.shape[-1])
-        others = (router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding)
+        others = (
+            router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, hidden_states_scale)
         # Outside of tracing, call the layer without the operator, whose dispatch takes longer than the call.
         if _is_direct and type(rows) is torch.Tensor and not is_traced():
             output = _call(self.layer, rows, others)

@@ -732,6 +732,15 @@ def groups(dtype: str, size: int, scale_dtype: str = "bf16", **fields) -> dict:
 
 
 INT8 = {"dtype": "int8", "scale": "channel"}
+#: Activations that the caller quantizes: groups, rows, one for all, computed by the caller or given with the weights.
+for name, quantization in {
+    "groups": "fp8_block128",
+    "rows": weights("int8", "channel") | {"activation": {"dtype": "int8", "scale": "token"}},
+    "tensor": weights("fp8_e4m3", "tensor") | {"activation": e4m3("tensor")},
+    "static": weights("fp8_e4m3", "tensor") | {"activation": e4m3("tensor", static=True)},
+}.items():
+    case(f"quantized_input_{name}", entry="ids", quantized_input=True, dtype="bf16", hidden_size=200,
+         intermediate_size=144, quantization=quantization, hard="minus_one_ids", expert_bias=True)
 #: Groups whose scales are powers of two.
 POWERS = {"dtype": "fp8_e4m3", "scale": {"group": 128}, "scale_dtype": "e8m0"}
 #: A form, and the number that K must be a multiple of.

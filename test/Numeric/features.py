@@ -77,8 +77,8 @@ def _features() -> dict[str, list[str]]:
             "placement.local_experts", "replicas", "strided_weights", *SHORT_NAMES, *FORMATS,
         ],
         "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens",
-                   "padding_mask"],
-        "outputs": ["record_ids", "record_load"],
+                   "padding_mask", "quantized_input"],
+        "outputs": ["record_ids", "record_load", "rows of slots"],
         "sizes": [
             "hidden_size not a multiple of 8", "intermediate_size not a multiple of 8",
             "num_experts not a power of two", "num_experts of 512 and more",
@@ -200,10 +200,12 @@ def features(case: Case) -> set[tuple[str, str]]:
         tags.add(("weights", "shared_experts with quantization"))
     if spec.quantization.w13 != spec.quantization.w2:
         tags.add(("weights", "w13 and w2 quantized otherwise"))
-    for name in ("num_valid_tokens", "padding_mask"):
+    for name in ("num_valid_tokens", "padding_mask", "quantized_input"):
         if getattr(spec, name):
             tags.add(("tokens", name))
     tags |= {("outputs", name) for name in ("record_ids", "record_load") if getattr(spec, name)}
+    if spec.output == "slots":
+        tags.add(("outputs", "rows of slots"))
     if case.hard:
         tags.add(("hard inputs", case.hard))
     if "model_type" in case.model:

@@ -201,6 +201,13 @@ TEST(ImportError, Weights) {
        "'routing.renormalize_epsilon' must not be negative"},
       {R"("routing": {"weight_on_input": true})",
        "one expert per token only, but 'top_k' is 2"},
+      {R"("quantized_input": true, "quantization": "fp8_block128")",
+       "'quantized_input' needs entry \"ids\""},
+      {R"("quantized_input": true, "entry": "ids")",
+       "'quantized_input' needs a 'quantization' of w13 with 'activation'"},
+      {R"("quantized_input": true, "entry": "ids", "latent_size": 8,
+          "quantization": "fp8_block128")",
+       "'quantized_input' does not go with 'latent_size'"},
       {R"("output": "rows")", "'output' must be \"sum\" or \"slots\""},
       {R"("output": "slots", "latent_size": 8)",
        "'output' \"slots\" returns the rows of slots, to which 'latent_size' "

@@ -63,6 +63,8 @@ public:
 
   Matrix run() {
     hidden = readRows(call, "hidden_states", tokens, spec.hiddenSize);
+    if (spec.quantizedInput)
+      applyInputScales();
     Matrix total = route();
     if (spec.sharedExperts)
       addShared(total);
@@ -71,6 +73,25 @@ public:
   }
 
 private:
+  /// The values of rows that the caller has quantized.
+  void applyInputScales() {
+    const OperandQuantization &rows =
+        *spec.getQuantization("experts.w13")->activation;
+    bool isShared = rows.granularity == Granularity::Tensor;
+    const char *name =
+        rows.isStatic ? "experts.w13_input_scale" : "hidden_states_scale";
+    int64_t count = rows.getScaleGroup().countColumns(spec.hiddenSize);
+    int64_t group = rows.granularity == Granularity::Group ? rows.blockColumns
+                                                           : spec.hiddenSize;
+    for (auto [i, token] : llvm::enumerate(tokens)) {
+      std::vector<double> scales = isShared
+                                       ? call.read(name, 0, 1)
+                                       : call.read(name, token * count, count);
+      for (int64_t j = 0; j < spec.hiddenSize; ++j)
+        hidden.row(static_cast<int64_t>(i))[j] *= scales[j / group];
+    }
+  }
+
   /// Formulas 7 to 9.
   Matrix route() {
     if (!spec.latentSize)
@@ -255,7 +276,8 @@ private:
       float scale = foundScale;
       if (activation->isStatic)
         scale = static_cast<float>(call.read(weight + "_input_scale", 0, 1)[0]);
-      x = quantizeRows(x, *activation, scale, call.threads);
+      if (!spec.quantizedInput || weight != "experts.w13")
+        x = quantizeRows(x, *activation, scale, call.threads);
     }
     product.scales = &call.get(weight + "_scale");
     if (call.has(weight + "_zero_point"))

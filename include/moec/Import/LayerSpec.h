@@ -406,6 +406,9 @@ struct LayerSpec {
   /// The bits of a row depend on this row and the weights alone.
   bool batchInvariant = false;
   OutputRows output = OutputRows::Sum;
+  /// The hidden states are rows that the caller has quantized, as the gemm
+  /// with w13 quantizes them.
+  bool quantizedInput = false;
   /// Identity experts, numbered after the others.
   int64_t numZeroExperts = 0;
   /// Width of the routed experts, if it differs from the hidden size.

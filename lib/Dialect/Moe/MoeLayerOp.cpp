@@ -46,6 +46,13 @@ int64_t LayerOp::getTopK() {
 
 int64_t LayerOp::getHiddenSize() { return getDim(getHidden(), 1); }
 
+bool LayerOp::isInputQuantized() {
+  ProductQuantAttr quant = getProductQuant("w13");
+  return quant && quant.getActivation() &&
+         getElementTypeOrSelf(getHidden()) ==
+             quant.getActivation().getStorage();
+}
+
 int64_t LayerOp::getExpertWidth() {
   return getLatentDown() ? getDim(getLatentDown(), 0) : getHiddenSize();
 }
@@ -90,6 +97,7 @@ private:
   LogicalResult verifyAttributes();
   LogicalResult verifyActivation();
   LogicalResult verifyExperts();
+  LogicalResult verifyInput();
   LogicalResult verifyEntry();
   LogicalResult verifyNoRouting();
   LogicalResult verifyRouting();
@@ -117,8 +125,8 @@ private:
   LogicalResult checkData(StringRef name, Value value, Shape dims) {
     if (failed(check.checkShape(name, value, dims)))
       return failure();
-    return check.checkElement(name, value, getElementType(op.getHidden()),
-                              "like 'hidden'");
+    return check.checkElement(name, value, getElementType(op.getOutput()),
+                              "like the output");
   }
 
   /// A weight, which may be quantized.
@@ -215,11 +223,57 @@ LogicalResult LayerVerifier::verifyActivation() {
   return success();
 }
 
+/// Verifies hidden states that the caller has quantized.
+LogicalResult LayerVerifier::verifyInput() {
+  if (!op.isInputQuantized()) {
+    if (op.getHiddenScale())
+      return check.error("takes 'hidden_scale' only with 'hidden' of the "
+                         "storage type of the activations of 'w13'; remove it");
+    if (!isa<FloatType>(getElementType(op.getHidden())) ||
+        getElementType(op.getHidden()).getIntOrFloatBitWidth() < 16)
+      return check.error("'hidden' is of ")
+             << getElementType(op.getHidden())
+             << ", but the activations of 'w13' are not quantized to it; give "
+                "f32, bf16 or f16";
+    return success();
+  }
+  StringRef extra = !op.hasEntryIds()        ? "a router; give it 'ids'"
+                    : op.getSharedW13()      ? "a shared expert; remove it"
+                    : op.getLatentDown()     ? "'latent_down'; remove it"
+                    : op.getW13Columns()     ? "'w13_columns'; remove it"
+                    : op.getWeightOnInput()  ? "'weight_on_input'; remove it"
+                    : op.getNumZeroExperts() ? "zero experts; remove them"
+                                             : "";
+  if (!extra.empty())
+    return check.error("has quantized rows as 'hidden', which do not go with ")
+           << extra;
+  QuantAttr quant = op.getProductQuant("w13").getActivation();
+  if (bool(op.getHiddenScale()) != quant.getDynamic())
+    return check.error(quant.getDynamic()
+                           ? "has quantized rows as 'hidden'; give their "
+                             "'hidden_scale'"
+                           : "has the static scale 'w13_input_scale' for "
+                             "'hidden'; remove 'hidden_scale'");
+  SmallVector<Dim> dims{{"1", 1}};
+  if (quant.getGranularity() != Granularity::Tensor)
+    dims = {
+        tokensDim(),
+        {"(scales of a row)", getNumScaleColumns(quant, op.getHiddenSize())}};
+  return failure(
+      failed(check.checkShape("hidden_scale", op.getHiddenScale(), dims)) ||
+      failed(check.checkElement("hidden_scale", op.getHiddenScale(),
+                                quant.getScale(), "the scale of activations")));
+}
+
 LogicalResult LayerVerifier::verifyExperts() {
   if (failed(check.checkShape("hidden", op.getHidden(),
                               {tokensDim(), {"hidden_size"}})))
     return failure();
+  if (failed(verifyInput()))
+    return failure();
   auto outputType = cast<RankedTensorType>(op.getHidden().getType());
+  if (op.isInputQuantized())
+    outputType = outputType.clone(getElementType(op.getOutput()));
   if (op.getUnreduced())
     outputType = outputType.clone(
         {ShapedType::kDynamic, op.getTopK() * op.getHiddenSize()});

@@ -120,6 +120,8 @@ private:
                          ValueRange args);
 
   void setInput(Product &p, Value input, Value givenScale, Value ofTokens = {});
+  void setQuantizedInput(Product &p);
+  static QuantAttr getTensorQuant(QuantAttr quant);
   QuantizeOp quantize(Value input, QuantAttr quant, Value tensorScale,
                       Value offsets);
   Value findTensorScale(Value input, QuantAttr quant, Value offsets);
@@ -230,6 +232,27 @@ Value LayerDecomposer::findTensorScale(Value input, QuantAttr quant,
   return op.getScale();
 }
 
+/// The form of a quantization whose one scale is an operand.
+QuantAttr LayerDecomposer::getTensorQuant(QuantAttr quant) {
+  return QuantAttr::get(quant.getContext(), quant.getStorage(),
+                        quant.getScale(), Granularity::Tensor, /*block=*/{},
+                        /*zero_point=*/false, /*dynamic=*/false, Packing::None,
+                        /*second_scale=*/Type(), /*power_of_two=*/false,
+                        /*minimum=*/false);
+}
+
+/// Makes the caller's quantized rows the rows of `p`.
+void LayerDecomposer::setQuantizedInput(Product &p) {
+  QuantAttr quant = p.quant.getActivation();
+  p.input = layer.getHidden();
+  p.inputScale = layer.getHiddenScale() ? layer.getHiddenScale()
+                                        : layer.getW13InputScale();
+  p.inputQuant = quant.getGranularity() == Granularity::Tensor
+                     ? getTensorQuant(quant)
+                     : quant;
+  p.weightQuant = p.quant.getWeight();
+}
+
 /// Quantizes the rows of `input` by `quant`; with `tensorScale` if they share
 /// one, static or dynamic.
 QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
@@ -239,11 +262,7 @@ QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
   SmallVector<std::string, 2> names{
       (getTensorName(input) + "_quantized").str()};
   if (tensorScale) {
-    quant = QuantAttr::get(b.getContext(), quant.getStorage(), quant.getScale(),
-                           Granularity::Tensor, /*block=*/{},
-                           /*zero_point=*/false, /*dynamic=*/false,
-                           Packing::None, /*second_scale=*/Type(),
-                           /*power_of_two=*/false, /*minimum=*/false);
+    quant = getTensorQuant(quant);
   } else {
     scaleType = tensorOf(
         {type.getDimSize(0), getNumScaleColumns(quant, type.getDimSize(1))},
@@ -429,7 +448,10 @@ Value LayerDecomposer::runExperts() {
   } else {
     first.source = source;
   }
-  setInput(first, input, layer.getW13InputScale(), expertInput);
+  if (layer.isInputQuantized())
+    setQuantizedInput(first);
+  else
+    setInput(first, input, layer.getW13InputScale(), expertInput);
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());

@@ -68,6 +68,12 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return values
 
     name = tensor.name
+    if name == "hidden_states" and tensor.dtype == "i8":
+        return rng.integers(-127, 128, shape).astype(dtype)
+    if name == "hidden_states" and spec.quantized_input:
+        return normal(CODE_DEVIATION)
+    if name == "hidden_states_scale":
+        return np.exp2(rng.integers(-8, -4, shape)).astype(dtype)
     if name in ("hidden_states", "router_logits"):
         return normal(1.0)
     if name == "topk_ids":

@@ -111,7 +111,8 @@ def _expert_product(
     """A gemm of formula 8 or 10."""
     if spec.quantization_of(name) is None:
         return product(x, tensors[name], expert)
-    x = _decoded(spec, tensors, name, x, found)
+    if not (spec.quantized_input and name == "experts.w13"):
+        x = _decoded(spec, tensors, name, x, found)
     rows, columns = tensors[name].shape[-2], num_columns(spec, tensors, name)
     out = np.empty((x.shape[0], rows))
     step = max(1, _PIECE // columns)
@@ -128,6 +129,19 @@ def _find_scale(spec: LayerSpec, name: str, x: np.ndarray) -> np.float32 | None:
     if quantization is None or not quantization.shares_scale:
         return None
     return tensor_scale(x, quantization.activation.dtype)
+
+
+def _hidden_states(spec: LayerSpec, tensors: Mapping) -> np.ndarray:
+    """The hidden states, dequantized if the caller has quantized them."""
+    hidden = _float64(tensors["hidden_states"])
+    if not spec.quantized_input:
+        return hidden
+    rows = spec.quantization.w13.activation
+    name = "experts.w13_input_scale" if rows.static else "hidden_states_scale"
+    scales = _float64(tensors[name]).reshape(1 if rows.granularity == "tensor" else len(hidden), -1)
+    columns = np.arange(hidden.shape[1]) // (rows.columns or hidden.shape[1])
+    with np.errstate(all="ignore"):
+        return hidden * scales[:, columns]
 
 
 def _float64(tensor) -> np.ndarray:
@@ -304,7 +318,7 @@ def evaluate(
         for field in ("ids", "weights", "valid"):
             getattr(every, field)[rows] = getattr(decision, field)
         return evaluate(spec, tensors, every)[rows]
-    hidden = _float64(tensors["hidden_states"])
+    hidden = _hidden_states(spec, tensors)
     tokens = hidden.shape[0]
     present = present_rows(spec, tensors, tokens)
     if rows is not None:

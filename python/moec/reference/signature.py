@@ -44,7 +44,7 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         )
     dtype, routing, k = spec.dtype, spec.routing, spec.top_k
     hidden, routes = spec.hidden_size, spec.num_routes
-    tensors = [Tensor("hidden_states", (hidden,), dtype, tokens=True)]
+    tensors = _hidden_states(spec)
     if spec.entry == "logits":
         tensors.append(Tensor("router_logits", (routes,), spec.routing.logits_dtype, tokens=True))
     if spec.entry == "ids":
@@ -115,6 +115,20 @@ def scale_row(spec: LayerSpec, name: str, rows: int) -> np.ndarray:
 def scale_column(spec: LayerSpec, name: str, columns: int) -> np.ndarray:
     """Returns the column of the scale for every K element of a weight."""
     return np.arange(columns) // (spec.quantization_of(name).weight.columns or columns)
+
+
+def _hidden_states(spec: LayerSpec) -> list[Tensor]:
+    """The rows, and their scales if the caller has quantized them."""
+    hidden = spec.hidden_size
+    if not spec.quantized_input:
+        return [Tensor("hidden_states", (hidden,), spec.dtype, tokens=True)]
+    rows = spec.quantization.w13.activation
+    tensors = [Tensor("hidden_states", (hidden,), _STORAGE_TENSORS[rows.dtype], tokens=True)]
+    if rows.static:
+        return tensors
+    if rows.granularity == "tensor":
+        return [*tensors, Tensor("hidden_states_scale", (1,), "f32")]
+    return [*tensors, Tensor("hidden_states_scale", (-(-hidden // (rows.columns or hidden)),), "f32", tokens=True)]
 
 
 def has_halves(spec: LayerSpec, name: str) -> bool:

@@ -96,6 +96,8 @@ class LayerSpec:
     batch_invariant: bool = False
     #: What a token's row of the output is: the weighted sum of its slots' rows, or these one after another.
     output: str = "sum"
+    #: Whether the caller has quantized the hidden states, as the gemm with w13 does.
+    quantized_input: bool = False
     num_zero_experts: int = 0
     latent_size: int | None = None
     gate_up_order: str = "gate_up"
@@ -249,6 +251,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         record_load=fields.boolean("record_load"),
         batch_invariant=fields.boolean("batch_invariant"),
         output=fields.choice("output", ("sum", "slots"), "sum"),
+        quantized_input=fields.boolean("quantized_input"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
         latent_size=fields.integer("latent_size"),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
@@ -502,6 +505,8 @@ def _check(spec: LayerSpec) -> None:
         ("routing.weight_on_input", routing.weight_on_input),
     ):
         _require(spec.output == "sum" or not has, f"field 'output': 'slots' does not go with '{field}'")
+    if spec.quantized_input:
+        _check_quantized_input(spec)
     activation = spec.activation
     _check_parameters(activation, "activation")
     if spec.shared_experts and spec.shared_experts.activation:
@@ -532,6 +537,20 @@ def _check(spec: LayerSpec) -> None:
     )
     _check_weights(spec)
     _check_selection(spec)
+
+
+def _check_quantized_input(spec: LayerSpec) -> None:
+    first = spec.quantization.w13
+    for reason, holds in (
+        ("needs entry 'ids'", spec.entry == "ids"),
+        ("needs a quantization of w13 with activations", first is not None and first.activation is not None),
+        ("does not go with 'shared_experts'", spec.shared_experts is None),
+        ("does not go with 'latent_size'", spec.latent_size is None),
+        ("does not go with 'num_zero_experts'", spec.num_zero_experts == 0),
+        ("does not go with 'expert_columns'", not spec.expert_columns),
+        ("does not go with 'routing.weight_on_input'", not spec.routing.weight_on_input),
+    ):
+        _require(holds, f"field 'quantized_input': {reason}")
 
 
 def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:

@@ -170,7 +170,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xbf16>,
     %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'w13' must have elements of type 'f32', like 'hidden', not 'bf16'}}
+  // expected-error@+1 {{'w13' must have elements of type 'f32', like the output, not 'bf16'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xbf16>, tensor<4x16x12xf32>)
@@ -245,7 +245,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w2_bias: t
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w2_bias: tensor<4x16xf16>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{'w2_bias' must have elements of type 'f32', like 'hidden', not 'f16'}}
+  // expected-error@+1 {{'w2_bias' must have elements of type 'f32', like the output, not 'f16'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w2_bias(%w2_bias : tensor<4x16xf16>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)

@@ -47,7 +47,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x12x16xf8E4M3FN>,
     %s13: tensor<4x12x1xf32>, %w2: tensor<4x16x12xf8E4M3FN>) {
-  // expected-error@+1 {{'w2' must have elements of type 'f32', like 'hidden', not 'f8E4M3FN'}}
+  // expected-error@+1 {{'w2' must have elements of type 'f32', like the output, not 'f8E4M3FN'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%s13 : tensor<4x12x1xf32>)
       experts(%w13, %w2 : tensor<4x12x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>)
@@ -121,5 +121,37 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
       } {routing = #moe.routing<top_k = 2>,
          quants = {w2 = #moe.product_quant<weight = <storage = i8, scale = f32, granularity = channel>,
                                            activation = <storage = i8, scale = f32, granularity = token>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf8E4M3FN>, %ids: tensor<?x2xi32>, %w: tensor<?x2xf32>, %w13: tensor<4x12x16xf8E4M3FN>,
+    %s13: tensor<4x12x1xf32>, %w2: tensor<4x16x12xf32>) {
+  // expected-error@+1 {{has quantized rows as 'hidden'; give their 'hidden_scale'}}
+  %0 = moe.layer %hidden : tensor<?x16xf8E4M3FN>
+      ids(%ids : tensor<?x2xi32>) weights(%w : tensor<?x2xf32>) w13_scale(%s13 : tensor<4x12x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf8E4M3FN>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } {quants = {w13 = #moe.product_quant<
+           weight = <storage = f8E4M3FN, scale = f32, granularity = channel>,
+           activation = <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>>}} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xi8>, %ids: tensor<?x2xi32>, %w: tensor<?x2xf32>, %w13: tensor<4x12x16xf32>,
+    %w2: tensor<4x16x12xf32>) {
+  // expected-error@+1 {{'hidden' is of 'i8', but the activations of 'w13' are not quantized to it; give f32, bf16 or f16}}
+  %0 = moe.layer %hidden : tensor<?x16xi8>
+      ids(%ids : tensor<?x2xi32>) weights(%w : tensor<?x2xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%x: f32):
+        moe.yield %x : f32
+      } -> tensor<?x16xf32>
   return
 }
