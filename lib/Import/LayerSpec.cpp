@@ -33,13 +33,15 @@ MOEC_NAMES(Score, {Score::Identity, "identity"}, {Score::Softmax, "softmax"},
 MOEC_NAMES(RouteWeight, {RouteWeight::Score, "score"},
            {RouteWeight::Sigmoid, "sigmoid"}, {RouteWeight::Softmax, "softmax"})
 MOEC_NAMES(Activation, {Activation::Silu, "silu"}, {Activation::Gelu, "gelu"},
-           {Activation::GeluTanh, "gelu_tanh"}, {Activation::Relu2, "relu2"},
+           {Activation::GeluTanh, "gelu_tanh"}, {Activation::Relu, "relu"},
+           {Activation::Relu2, "relu2"},
            {Activation::SwigluOai, "swigluoai"},
            {Activation::SwigluOaiUninterleave, "swigluoai_uninterleave"},
            {Activation::SwigluStep, "swiglustep"}, {Activation::Situ, "situ"},
            {Activation::SiluNoMul, "silu_no_mul"},
            {Activation::GeluNoMul, "gelu_no_mul"},
            {Activation::GeluTanhNoMul, "gelu_tanh_no_mul"},
+           {Activation::ReluNoMul, "relu_no_mul"},
            {Activation::Relu2NoMul, "relu2_no_mul"})
 MOEC_NAMES(OutputRows, {OutputRows::Sum, "sum"}, {OutputRows::Slots, "slots"})
 MOEC_NAMES(SharedGate, {SharedGate::None, "none"},
@@ -115,6 +117,7 @@ bool isGated(Activation kind) {
   case Activation::SiluNoMul:
   case Activation::GeluNoMul:
   case Activation::GeluTanhNoMul:
+  case Activation::ReluNoMul:
   case Activation::Relu2NoMul:
     return false;
   default:
@@ -365,6 +368,9 @@ ActivationParameters getParameters(Activation kind) {
   case Activation::Silu:
   case Activation::SiluNoMul:
     parameters.limit = {true, std::nullopt};
+    break;
+  case Activation::Gelu:
+    parameters.beta = {true, 0.0};
     break;
   case Activation::SwigluOai:
     parameters.alpha = {true, 1.702};

@@ -132,7 +132,9 @@ Value buildSilu(Scalars &s, const ActivationSpec &spec, Value gate, Value up) {
   return mulUp(s, s.mul(gate, s.sigmoid(gate)), up);
 }
 
-Value buildGelu(Scalars &s, const ActivationSpec &, Value gate, Value up) {
+Value buildGelu(Scalars &s, const ActivationSpec &spec, Value gate, Value up) {
+  if (spec.beta.value_or(0.0) != 0)
+    up = s.add(up, s.param("beta"));
   Value erf = s.erf(s.mul(gate, s.constant(std::sqrt(0.5))));
   Value half = s.mul(s.constant(0.5), gate);
   return mulUp(s, s.mul(half, s.add(s.constant(1.0), erf)), up);
@@ -145,6 +147,10 @@ Value buildGeluTanh(Scalars &s, const ActivationSpec &, Value gate, Value up) {
   Value tanh = s.tanh(s.mul(s.constant(std::sqrt(twoOverPi)), inner));
   Value half = s.mul(s.constant(0.5), gate);
   return mulUp(s, s.mul(half, s.add(s.constant(1.0), tanh)), up);
+}
+
+Value buildRelu(Scalars &s, const ActivationSpec &, Value gate, Value up) {
+  return mulUp(s, s.max(gate, s.constant(0.0)), up);
 }
 
 Value buildRelu2(Scalars &s, const ActivationSpec &, Value gate, Value up) {
@@ -203,6 +209,9 @@ ActivationBuilder getBuilder(Activation kind) {
   case Activation::GeluTanh:
   case Activation::GeluTanhNoMul:
     return buildGeluTanh;
+  case Activation::Relu:
+  case Activation::ReluNoMul:
+    return buildRelu;
   case Activation::Relu2:
   case Activation::Relu2NoMul:
     return buildRelu2;
@@ -268,7 +277,9 @@ static void addParams(const ActivationSpec &activation, StringRef prefix,
   };
   add("limit", activation.limit);
   add("alpha", activation.alpha);
-  add("beta", activation.beta);
+  // The region of a gelu without an offset does not read it.
+  if (activation.kind != Activation::Gelu || *activation.beta != 0)
+    add("beta", activation.beta);
   // A beta <= 0 means no tanh, and the region does not read it.
   if (activation.linearBeta && *activation.linearBeta > 0)
     add("linear_beta", activation.linearBeta);

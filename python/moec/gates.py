@@ -35,7 +35,7 @@ def _of_gate(kind: str, g: torch.Tensor) -> torch.Tensor:
         return 0.5 * g * torch.erfc(-g / math.sqrt(2))
     if kind == "gelu_tanh":
         return 0.5 * g * (1 + torch.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3)))
-    return g.clamp(min=0) ** 2
+    return g.clamp(min=0) ** (2 if kind == "relu2" else 1)
 
 
 def _evaluate(activation: Mapping[str, Any], g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -69,7 +69,7 @@ def _list_gated(owner: Any) -> Iterator[dict[str, Any]]:
     """Yields gated activations with the parameters that the module may have for them."""
     limits, alphas = _find_numbers(owner, "limit"), _find_numbers(owner, "alpha")
     caps = _find_numbers(owner, "softcap")
-    for kind in ("silu", "gelu", "gelu_tanh", "relu2"):
+    for kind in ("silu", "gelu", "gelu_tanh", "relu", "relu2"):
         yield {"kind": kind}
     for limit in limits:
         yield {"kind": "silu", "limit": limit}
@@ -128,7 +128,7 @@ def find_ungated(
     g, _ = _make_numbers(device)
     answer = function(g.clone()).float()
     scale = g.abs().clamp(min=1).double()
-    for kind in ("silu", "gelu", "gelu_tanh", "relu2"):
+    for kind in ("silu", "gelu", "gelu_tanh", "relu", "relu2"):
         activation = {"kind": f"{kind}_no_mul"}
         if _agrees(answer, _evaluate(activation, g.double(), g.double()), scale):
             return activation

@@ -56,10 +56,12 @@ def activate(spec, g, u):
             g, u = min(g, limit), clamp(u, -limit, limit)
         return g * sigmoid(g) * u
     if base == "gelu":
-        return 0.5 * g * math.erfc(-g / math.sqrt(2.0)) * u
+        return 0.5 * g * math.erfc(-g / math.sqrt(2.0)) * (u + a.get("beta", 0.0))
     if base == "gelu_tanh":
         inner = math.sqrt(2.0 / math.pi) * (g + 0.044715 * g * g * g)
         return 0.5 * g * (1.0 + math.tanh(inner)) * u
+    if base == "relu":
+        return (g if g > 0.0 else 0.0) * u
     if base == "relu2":
         return (g * g if g > 0.0 else 0.0) * u
     if base == "swigluoai":

@@ -71,6 +71,7 @@ def test_default_of_group_score():
 def test_defaults_of_activations():
     kinds = {
         "silu": (None, None, None, None),
+        "gelu": (None, None, 0.0, None),
         "swigluoai": (7.0, 1.702, None, None),
         "swigluoai_uninterleave": (None, 1.0, 0.0, None),
         "swiglustep": (7.0, None, None, None),

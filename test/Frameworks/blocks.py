@@ -124,12 +124,22 @@ def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int
     # Only layers with hash routing take ids.
     if arguments and getattr(block, "is_hash", True):
         inputs["input_ids"] = arguments["input_ids"][0].numpy().astype(np.int32)
+    # The router of ZAYA is a network outside the layer, which begins at its logits.
+    if type(block).__name__ == "ZayaSparseMoeBlock":
+        inputs["router_logits"] = block.gate(states)[0].numpy()
+    # A.X K1's files have this norm in the decoder layer.
+    if hasattr(block, "post_mlp_layernorm"):
+        block.post_mlp_layernorm = torch.nn.Identity()
     ids = _Ids(block)
     output = block(states, **arguments)
     output = output[0] if isinstance(output, tuple) else output
     # Granite keeps the shared expert beside the block and adds the two.
     if getattr(parent, "shared_mlp", None) is not None and not hasattr(block, "shared_mlp"):
         output = output + parent.shared_mlp(states)
+    if "router_logits" in inputs:
+        # The skip has the last logit; its id is that of expert 0, its weight 0.
+        weights, chosen = (value.numpy() for value in block.gate(states)[1:3])
+        ids.ids = np.where(weights == 0, block.gate.num_experts, chosen)
     return Block(layer, inputs, output.reshape(tokens, -1).numpy(), ids.ids)
 
 

@@ -60,6 +60,7 @@ EXTRA: dict[str, dict] = {
         "indexer_budget": 4, "indexer_compress_ratio": 2,
     },
     "Qwen3OmniMoeTalkerTextConfig": {"shared_expert_intermediate_size": 40},
+    "ZayaConfig": {"num_experts_per_tok": 1, "num_key_value_heads": 2, "num_attention_heads": 4, "router_hidden_size": 16},
     "AXK2Config": {"n_group": None, "topk_group": None},
     "Gemma4TextConfig": {"enable_moe_block": True},
     "NemotronHConfig": {
@@ -71,7 +72,6 @@ EXTRA: dict[str, dict] = {
 #: MoE classes that no layer of moec describes, by module of Transformers. moec refuses these by name if they have a
 #: config.json.
 UNCOVERED = {
-    "axk1": "a norm stands between the experts' sum and the block's output",
     "doge": "experts are rows of embeddings, chosen by product keys",
     "ernie4_5_vl_moe": "tokens of text and of images have routers and experts of their own",
     "granite_docling": "dense: 'Moe' is in the name of a class alone",
@@ -81,7 +81,6 @@ UNCOVERED = {
     "nllb_moe": "experts have a capacity: a token's result depends on those before it",
     "switch_transformers": "experts have a capacity: a token's result depends on those before it",
     "vitpose_backbone": "experts are chosen by the data set, not by a router",
-    "zaya": "the router is a network that reads the states of the layer before",
 }
 
 #: Values to try instead of a small configuration's own if the class has the key; a dictionary changes several keys at

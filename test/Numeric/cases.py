@@ -285,7 +285,9 @@ ACTIVATIONS = {
     "silu": {},
     "silu_limit": {"kind": "silu", "limit": 0.75},
     "gelu": {},
+    "gelu_offset": {"kind": "gelu", "beta": 1},
     "gelu_tanh": {},
+    "relu": {},
     "relu2": {},
     "swigluoai": {},
     "swigluoai_parameters": {"kind": "swigluoai", "alpha": 1.1, "limit": 0.75},
@@ -301,6 +303,7 @@ ACTIVATIONS = {
     "silu_no_mul": {},
     "gelu_no_mul": {},
     "gelu_tanh_no_mul": {},
+    "relu_no_mul": {},
     "relu2_no_mul": {},
 }
 # field-bug: sglang#39939, onnxruntime#27221

@@ -183,11 +183,11 @@ def bnb_fp4(matrix, nested=False):
     return parts, meant.reshape(matrix.shape)
 
 
-def run(folder, config, tensors, dtype=np.float32, layer=0):
-    """The layer's input, its output and what moe-run said."""
+def run(folder, config, tensors, dtype=np.float32, layer=0, inputs=None):
+    """The layer's input, its output and what moe-run said. `inputs` are those of the call beside hidden states."""
     x = draw(np.random.default_rng(11), TOKENS, HIDDEN, scale=1).astype(dtype)
     save_file(tensors, folder / "model.safetensors")
-    save_file({"hidden_states": x}, folder / "x.safetensors")
+    save_file({"hidden_states": x} | (inputs or {}), folder / "x.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     command = [binary("moe-run"), folder, f"--hidden-states={folder / 'x.safetensors'}",
                f"--outputs={folder / 'y.safetensors'}", f"--tokens={TOKENS}", f"--layer={layer}"]  # fmt: skip

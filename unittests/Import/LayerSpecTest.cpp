@@ -203,6 +203,7 @@ TEST(LayerSpec, ActivationsHaveTheirDefaults) {
   EXPECT_EQ(uninterleave.beta, 0.0);
   EXPECT_FALSE(uninterleave.limit);
   EXPECT_EQ(activation(R"({"kind": "swiglustep"})").limit, 7.0);
+  EXPECT_EQ(activation(R"({"kind": "gelu"})").beta, 0.0);
   ActivationSpec situ = activation(R"({"kind": "situ", "linear_beta": 0})");
   EXPECT_EQ(situ.beta, 4.0);
   EXPECT_EQ(situ.linearBeta, 0.0);

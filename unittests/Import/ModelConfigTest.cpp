@@ -383,9 +383,10 @@ TEST(ModelConfigError, ErrorsUseTheNamesOfTheFile) {
 
 TEST(ModelConfigError, UnsupportedRoutingIsNamed) {
   expectErrors({
-      {"mixtral", kMixtral, R"("hidden_act": "relu")",
+      {"mixtral", kMixtral, R"("hidden_act": "elu")",
        "'hidden_act' must be \"silu\", \"swish\", \"gelu\", "
-       "\"gelu_pytorch_tanh\" or \"relu2\", not \"relu\""},
+       "\"gelu_pytorch_tanh\", \"gelu_new\", \"relu\" or \"relu2\", not "
+       "\"elu\""},
       {"nemotron_h", kDeepSeekV3, R"("mlp_hidden_act": "tanh",
        "moe_shared_expert_intermediate_size": 96)",
        "'mlp_hidden_act' must be"},

@@ -719,7 +719,6 @@ TEST(PublishedFamilies, ObjectsOfLayers) {
 TEST(PublishedFamilies, Refusals) {
   for (const auto &[type, reason] :
        {std::pair("grove_moe", "share an adjugate expert"),
-        std::pair("smallthinker", "reads the states ahead of attention"),
         std::pair("Klear", "weighs the experts' sum against"),
         std::pair("skywork", "two layers with a tanh between them"),
         std::pair("ernie4_5_moe_vl", "have routers and experts of their own")})

@@ -32,10 +32,7 @@ double geluTanh(double x) {
          (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-double relu2(double x) {
-  double positive = x < 0 ? 0 : x; // NaN stays.
-  return positive * positive;
-}
+double relu(double x) { return x < 0 ? 0 : x; } // NaN stays.
 
 // Both keep NaN, unlike std::min and std::fmin.
 double atMost(double x, double limit) { return x > limit ? limit : x; }
@@ -59,11 +56,13 @@ double moec::reference::activate(const ActivationSpec &spec, double gate,
   case Activation::Silu:
     return silu(g) * u;
   case Activation::Gelu:
-    return gelu(g) * u;
+    return gelu(g) * (u + *spec.beta);
   case Activation::GeluTanh:
     return geluTanh(g) * u;
+  case Activation::Relu:
+    return relu(g) * u;
   case Activation::Relu2:
-    return relu2(g) * u;
+    return relu(g) * relu(g) * u;
   case Activation::SwigluOai:
     return (u + 1) * g * sigmoid(*spec.alpha * g);
   case Activation::SwigluOaiUninterleave:
@@ -81,8 +80,10 @@ double moec::reference::activate(const ActivationSpec &spec, double gate,
     return gelu(g);
   case Activation::GeluTanhNoMul:
     return geluTanh(g);
+  case Activation::ReluNoMul:
+    return relu(g);
   case Activation::Relu2NoMul:
-    return relu2(g);
+    return relu(g) * relu(g);
   }
   llvm_unreachable("every kind is listed");
 }

@@ -98,6 +98,7 @@ enum class Activation {
   Silu,
   Gelu,
   GeluTanh,
+  Relu,
   Relu2,
   SwigluOai,
   SwigluOaiUninterleave,
@@ -106,6 +107,7 @@ enum class Activation {
   SiluNoMul,
   GeluNoMul,
   GeluTanhNoMul,
+  ReluNoMul,
   Relu2NoMul,
 };
 

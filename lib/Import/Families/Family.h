@@ -178,6 +178,8 @@ struct Family {
   Key numExperts, topK, intermediateSize;
   /// Keys that may only repeat `intermediateSize`.
   Key sameAsIntermediate;
+  /// Width of an expert in hidden sizes, where `intermediateSize` is null.
+  int64_t hiddenSizesPerWidth = 0;
 
   Entry entry = Entry::Gate;
 
@@ -225,6 +227,8 @@ struct Family {
   /// Experts without weights behind the others: their number, and the word for
   /// what they return, `copy` (the input) or `zero`.
   Key emptyExperts, emptyKind;
+  /// Number of experts behind the others that return zero, if no key states it.
+  int64_t numSkips = 0;
   Key latentSize;
   /// Number of banks; layers take them in turn.
   Key numBanks;

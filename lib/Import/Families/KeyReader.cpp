@@ -211,6 +211,9 @@ bool KeyReader::getBoolean(const Key &key, StringRef field) {
   return false;
 }
 
+/// The words of a boolean.
+constexpr StringLiteral kTrue = "true", kFalse = "false";
+
 std::optional<StringRef> KeyReader::getWord(const Key &key,
                                             ArrayRef<StringRef> words) {
   Found found = find(key);
@@ -223,13 +226,17 @@ std::optional<StringRef> KeyReader::getWord(const Key &key,
     }
     if (*key.fallback == "null")
       return std::nullopt;
-    return key.fallback->drop_front().drop_back();
+    return key.fallback->trim('"');
   }
   found.reader->setOrigin(found.name, "", *found.value);
+  std::optional<StringRef> text;
   if (found.value->kind == Kind::String)
-    if (const auto *word = llvm::find(words, StringRef(found.value->text));
-        word != words.end())
-      return *word;
+    text = found.value->text;
+  else if (found.value->kind == Kind::Boolean)
+    text = found.value->boolean ? kTrue : kFalse;
+  if (const auto *word = llvm::find(words, text.value_or(""));
+      text && word != words.end())
+    return *word;
   found.reader->reportWrong(found.name, *found.value, listChoices(words));
   return words.front();
 }

@@ -15,6 +15,53 @@ using namespace llvm;
 
 namespace moec {
 
+/// Routers that read other states than the experts do; their logits are an
+/// input of the layer.
+static void addRoutersOutside(std::vector<Family> &all) {
+  {
+    Row row =
+        Row("smallthinker")
+            .sizes("moe_num_primary_experts", "moe_num_active_primary_experts",
+                   "moe_ffn_hidden_size")
+            .fixedAct(Activation::Relu)
+            .renorm()
+            .startsFrom(Entry::Logits)
+            .rule(LayerRule::Flags, "moe_layer_layout?=null")
+            .expect("moe_enable_early_router", {"true"})
+            .expect("moe_enable_secondary_experts", {"false"})
+            .expect("moe_shared_primary_experts", {"0"})
+            .block("block_sparse_moe")
+            .gate("primary_router.weight")
+            .expertNames("experts.{e}.gate", "experts.{e}.up",
+                         "experts.{e}.down")
+            .fusedNames("", "")
+            .ignore("moe_num_secondary_experts moe_secondary_expert_size "
+                    "dense_ffn_hidden_size")
+            .says("starts from router logits: the router reads the states "
+                  "ahead of attention");
+    row.score.key = "moe_primary_router_apply_softmax=false";
+    row.scoreWords = {{"true", Score::Softmax}, {"false", Score::Sigmoid}};
+    all.push_back(row);
+  }
+  {
+    // The last logit is that of a skip, which adds nothing.
+    Row row = Row("zaya")
+                  .sizes("num_experts", "num_experts_per_tok=1",
+                         "moe_intermediate_size")
+                  .act()
+                  .softmax()
+                  .bias()
+                  .startsFrom(Entry::Logits)
+                  .gate("gate.router_mlp.out_proj.weight")
+                  .biasName("gate.balancing_biases")
+                  .ignore("router_hidden_size")
+                  .says("starts from router logits: the router reads its own "
+                        "states of the layer before");
+    row.numSkips = 1;
+    all.push_back(row);
+  }
+}
+
 void addOtherFamilies(std::vector<Family> &all) {
   {
     Row row =
@@ -107,11 +154,48 @@ void addOtherFamilies(std::vector<Family> &all) {
     row.upSoftcap = "mlp_up_softcap=25.0";
     all.push_back(row);
   }
+  {
+    // Sizes that the file leaves out are those of the only model.
+    Row row =
+        Row("moondream3 moondream3_text")
+            .in("text_config?")
+            .sizes("moe.n_experts|moe.num_experts=64",
+                   "moe.n_experts_per_tok|moe.experts_per_token=8",
+                   "moe.expert_inner_dim=1024")
+            .fixedAct(Activation::Gelu)
+            .softmaxOfChosen()
+            .from("moe.start_layer=4")
+            .gate("router.weight")
+            .expertNames("", "", "")
+            .fusedNames("fc1.weight", "fc2.weight");
+    row.hiddenSize = "dim=2048";
+    row.numLayers = "n_layers=24";
+    row.fixedBeta = 1.0;
+    row.gateBias.value = true;
+    row.names.gateBias = "router.bias";
+    all.push_back(row);
+  }
+  {
+    Row row = Row("phixtral phi-msft")
+                  .sizes("num_local_experts", "num_experts_per_tok=2",
+                         "n_inner?=null")
+                  .act("activation_function=\"gelu_new\"")
+                  .softmaxOfChosen()
+                  .block("moe")
+                  .expertNames("", "mlp.{e}.fc1", "mlp.{e}.fc2")
+                  .fusedNames("", "")
+                  .ignore("resid_pdrop");
+    row.ungated = true;
+    row.expertBias = true;
+    row.hiddenSize = "n_embd";
+    row.numLayers = "n_layer?=null";
+    row.hiddenSizesPerWidth = 4;
+    all.push_back(row);
+  }
+  addRoutersOutside(all);
 }
 
 void addRefusedFamilies(std::vector<Family> &all) {
-  all.push_back(refuse("axk1", "a norm stands between the experts' sum and the "
-                               "block's output"));
   all.push_back(
       refuse("muse_spark muse_spark_text musespark1x_text",
              "norms stand inside the block, ahead of and behind the experts"));
@@ -121,25 +205,15 @@ void addRefusedFamilies(std::vector<Family> &all) {
   all.push_back(refuse("grove_moe grovemoe",
                        "experts in pairs share an adjugate expert, which adds "
                        "to a token's output once for both"));
-  all.push_back(refuse("smallthinker",
-                       "the router reads the states ahead of attention, and "
-                       "the activation is relu(gate) * up"));
   all.push_back(refuse("megrez_moe",
                        "the router reads the states of the layer before, and "
                        "layers share their experts"));
-  all.push_back(refuse("moondream3 moondream3_text",
-                       "the activation is gelu(gate) * (up + 1)"));
   all.push_back(refuse("nomic_bert", "a bias is added to the sum of the "
                                      "experts"));
-  all.push_back(refuse("phixtral phi-msft",
-                       "no key states the width of an expert; write the layer "
-                       "as a spec"));
   all.push_back(refuse("Klear", "a softmax of the token's own weighs the "
                                 "experts' sum against the shared experts"));
   all.push_back(refuse("skywork", "the router of Skywork-MoE is two layers "
                                   "with a tanh between them"));
-  all.push_back(refuse("zaya", "the router is a network of its own that reads "
-                               "the states of the layer before"));
   all.push_back(refuse("jetmoe",
                        "a bias is added to the sum of the experts, and "
                        "attention has experts too"));

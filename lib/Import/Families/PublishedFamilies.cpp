@@ -149,7 +149,7 @@ void addDeepSeek(std::vector<Family> &all) {
               "use_mla_scaling_factor use_shared_expert_sigmoid"));
   // The norm after the block belongs to the decoder layer.
   all.push_back(
-      Row("AXK1")
+      Row("AXK1 axk1")
           .sizes("n_routed_experts", "num_experts_per_tok",
                  "moe_intermediate_size")
           .act()

@@ -29,6 +29,8 @@ constexpr ActivationName kActivationNames[] = {
     {"swish", Activation::Silu, Activation::SiluNoMul},
     {"gelu", Activation::Gelu, Activation::GeluNoMul},
     {"gelu_pytorch_tanh", Activation::GeluTanh, Activation::GeluTanhNoMul},
+    {"gelu_new", Activation::GeluTanh, Activation::GeluTanhNoMul},
+    {"relu", Activation::Relu, Activation::ReluNoMul},
     {"relu2", Activation::Relu2, Activation::Relu2NoMul},
 };
 
@@ -66,6 +68,7 @@ public:
 
 private:
   void readSizes();
+  void addSkips(int64_t number);
   void readEmptyExperts();
   void readActivation();
   void readScore();
@@ -99,8 +102,10 @@ void FamilyImport::readSizes() {
   spec.hiddenSize = size(family.hiddenSize, "hidden_size", limits::kMaxWidth);
   spec.numExperts = size(family.numExperts, "num_experts", limits::kMaxExperts);
   spec.topK = size(family.topK, "top_k", limits::kMaxTopK);
-  spec.intermediateSize =
-      size(family.intermediateSize, "intermediate_size", limits::kMaxWidth);
+  std::optional<int64_t> width = reader.getInteger(
+      family.intermediateSize, 1, limits::kMaxWidth, "intermediate_size");
+  spec.intermediateSize = width.value_or(
+      std::max<int64_t>(family.hiddenSizesPerWidth, 1) * spec.hiddenSize);
   if (reader.has(family.sameAsIntermediate)) {
     int64_t other = size(family.sameAsIntermediate, "", limits::kMaxWidth);
     if (other != spec.intermediateSize)
@@ -119,6 +124,7 @@ void FamilyImport::readSizes() {
             .value_or(0);
   if (family.emptyExperts)
     readEmptyExperts();
+  addSkips(family.numSkips);
   if (family.numBanks)
     spec.bank = layer % reader.getInteger(family.numBanks, 1, 4096).value_or(1);
   if (family.latentSize)
@@ -127,6 +133,16 @@ void FamilyImport::readSizes() {
 }
 
 /// Experts that return nothing are those of another rank.
+void FamilyImport::addSkips(int64_t number) {
+  if (number == 0)
+    return;
+  std::vector<int64_t> ids(size_t(spec.numExperts));
+  std::iota(ids.begin(), ids.end(), 0);
+  spec.placement.emplace();
+  spec.placement->localExperts = std::move(ids);
+  spec.numExperts += number;
+}
+
 void FamilyImport::readEmptyExperts() {
   int64_t number =
       reader.getInteger(family.emptyExperts, 0, limits::kMaxExperts)
@@ -137,11 +153,7 @@ void FamilyImport::readEmptyExperts() {
     spec.numZeroExperts = number;
     return;
   }
-  std::vector<int64_t> ids(size_t(spec.numExperts));
-  std::iota(ids.begin(), ids.end(), 0);
-  spec.placement.emplace();
-  spec.placement->localExperts = std::move(ids);
-  spec.numExperts += number;
+  addSkips(number);
 }
 
 void FamilyImport::readActivation() {

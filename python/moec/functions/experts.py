@@ -33,6 +33,7 @@ _PARAMETERS = {
 #: The parameters that each kind takes.
 _TAKES = {
     "silu": ("limit",),
+    "gelu": ("beta",),
     "swigluoai": ("alpha", "limit"),
     "swigluoai_uninterleave": ("alpha", "beta", "limit"),
     "swiglustep": ("limit",),
@@ -44,8 +45,8 @@ _TENSORS = (
 )
 #: Supported activations.
 KINDS = {
-    *_TAKES, "gelu", "gelu_tanh", "relu2",
-    "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul",
+    *_TAKES, "gelu_tanh", "relu", "relu2",
+    "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu_no_mul", "relu2_no_mul",
 }
 
 

@@ -12,8 +12,9 @@ import numpy as np
 #: Parameters of each kind and their defaults (None: no clamp).
 PARAMETERS: dict[str, dict[str, float | None]] = {
     "silu": {"limit": None},
-    "gelu": {},
+    "gelu": {"beta": 0.0},
     "gelu_tanh": {},
+    "relu": {},
     "relu2": {},
     "swigluoai": {"alpha": 1.702, "limit": 7.0},
     "swigluoai_uninterleave": {"alpha": 1.0, "beta": 0.0, "limit": None},
@@ -22,6 +23,7 @@ PARAMETERS: dict[str, dict[str, float | None]] = {
     "silu_no_mul": {},
     "gelu_no_mul": {},
     "gelu_tanh_no_mul": {},
+    "relu_no_mul": {},
     "relu2_no_mul": {},
 }
 
@@ -64,11 +66,15 @@ def _gelu_tanh(x):
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def _relu(x):
+    return np.maximum(x, 0.0)
+
+
 def _relu2(x):
-    return np.maximum(x, 0.0) ** 2
+    return _relu(x) ** 2
 
 
-_PLAIN = {"silu": _silu, "gelu": _gelu, "gelu_tanh": _gelu_tanh, "relu2": _relu2}
+_PLAIN = {"silu": _silu, "gelu": _gelu, "gelu_tanh": _gelu_tanh, "relu": _relu, "relu2": _relu2}
 
 
 def _clamp_gate_up(activation: Activation, g, u):
@@ -89,7 +95,7 @@ def apply(activation: Activation, g: np.ndarray, u: np.ndarray | None) -> np.nda
             g, u = _clamp_gate_up(activation, g, u)
             return _silu(g) * u
         if kind in _PLAIN:
-            return _PLAIN[kind](g) * u
+            return _PLAIN[kind](g) * (u + (activation.beta or 0.0))
         if kind == "swigluoai":
             g, u = _clamp_gate_up(activation, g, u)
             return (u + 1.0) * g * sigmoid(activation.alpha * g)

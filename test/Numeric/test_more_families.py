@@ -1,0 +1,98 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Families with their own activations and routers, from a folder with a config.json, beside formulas in float64.
+
+Weights are random; the formulas are those of the modules that the models or engines have."""
+
+import math
+
+import numpy as np
+import pytest
+from test_engine_families import EXPERTS, WIDTH, choose, draw_experts, sigmoid, softmax
+from test_field_checkpoints import HIDDEN, TOP_K, draw
+from test_module_schemes import TOKENS, expect_near, run
+
+erf = np.vectorize(math.erf)
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def add_experts(x, ids, weights, expert):
+    """The weighted sum of `expert(e, row)` over the experts of each row."""
+    return np.stack([sum(w * expert(e, row) for e, w in zip(own, ws, strict=True))
+                     for row, own, ws in zip(x, ids, weights, strict=True)])  # fmt: skip
+
+
+@pytest.mark.parametrize("is_softmax", [True, False])
+def test_router_ahead_of_attention(is_softmax, tmp_path):
+    """SmallThinker: the layer starts from logits, and the activation is relu(gate) * up."""
+    rng = np.random.default_rng(1)
+    prefix = "model.layers.1.block_sparse_moe."
+    tensors, w = draw_experts(rng, prefix + "experts", names=("gate", "up", "down"))
+    tensors |= {prefix + "primary_router.weight": draw(rng, EXPERTS, HIDDEN)}
+    config = {"model_type": "smallthinker", "hidden_size": HIDDEN, "moe_num_primary_experts": EXPERTS,
+              "moe_num_active_primary_experts": TOP_K, "moe_ffn_hidden_size": WIDTH, "moe_layer_layout": [0, 1],
+              "num_hidden_layers": 2, "moe_primary_router_apply_softmax": is_softmax, "torch_dtype": "float32",
+              "moe_enable_early_router": True, "moe_enable_secondary_experts": False}  # fmt: skip
+    logits = draw(rng, TOKENS, EXPERTS, scale=1)
+    x, output, said = run(tmp_path, config, tensors, layer=1, inputs={"router_logits": logits})
+    assert output is not None, said
+    ids, weights = choose((softmax if is_softmax else sigmoid)(logits.astype(np.float64)), 0)
+    gate, up, down = w.values()
+    expect_near(output, add_experts(x, ids, weights, lambda e, row: down[e] @ (relu(gate[e] @ row) * (up[e] @ row))))
+
+
+def test_up_values_plus_one(tmp_path):
+    """Moondream 3: gelu(gate) * (up + 1), and a router with a bias."""
+    rng = np.random.default_rng(2)
+    first, second = draw(rng, EXPERTS, 2 * WIDTH, HIDDEN), draw(rng, EXPERTS, HIDDEN, WIDTH)
+    router, bias = draw(rng, EXPERTS, HIDDEN), draw(rng, EXPERTS)
+    prefix = "model.text.blocks.4.mlp."
+    tensors = {prefix + "fc1.weight": first, prefix + "fc2.weight": second, prefix + "router.weight": router,
+               prefix + "router.bias": bias}  # fmt: skip
+    text = {"model_type": "moondream3_text", "dim": HIDDEN, "n_layers": 6, "torch_dtype": "float32",
+            "moe": {"n_experts": EXPERTS, "start_layer": 4, "n_experts_per_tok": TOP_K, "expert_inner_dim": WIDTH}}  # fmt: skip
+    config = {"model_type": "moondream3", "torch_dtype": "float32", "text_config": text}
+    x, output, said = run(tmp_path, config, tensors, layer=4)
+    assert output is not None, said
+
+    def expert(e, row):
+        gate, up = np.split(first[e].astype(np.float64) @ row, 2)
+        return second[e].astype(np.float64) @ (gelu(gate) * (up + 1))
+
+    expect_near(output, add_experts(x, *choose(softmax(x @ router.T + bias), 0), expert))
+
+
+@pytest.mark.parametrize("width", [None, WIDTH])
+def test_width_of_four_hidden_sizes(width, tmp_path):
+    """Phixtral: experts without a gate and with biases, 4 hidden sizes wide unless `n_inner` says otherwise."""
+    rng = np.random.default_rng(3)
+    rows = width or 4 * HIDDEN
+    tensors, experts = {}, []
+    for e in range(EXPERTS):
+        one = draw(rng, rows, HIDDEN), draw(rng, rows), draw(rng, HIDDEN, rows), draw(rng, HIDDEN)
+        names = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
+        tensors |= {f"transformer.h.0.moe.mlp.{e}.{name}": part for name, part in zip(names, one, strict=True)}
+        experts.append([part.astype(np.float64) for part in one])
+    router = draw(rng, EXPERTS, HIDDEN)
+    tensors |= {"transformer.h.0.moe.gate.weight": router}
+    config = {"model_type": "phi-msft", "n_embd": HIDDEN, "n_inner": width, "n_layer": 1, "torch_dtype": "float32",
+              "num_local_experts": EXPERTS, "num_experts_per_tok": TOP_K, "activation_function": "gelu_new"}  # fmt: skip
+    x, output, said = run(tmp_path, config, tensors)
+    assert output is not None, said
+
+    def expert(e, row):
+        up, up_bias, down, down_bias = experts[e]
+        return down @ gelu_tanh(up @ row + up_bias) + down_bias
+
+    expect_near(output, add_experts(x, *choose(softmax(x @ router.T), 0), expert))
