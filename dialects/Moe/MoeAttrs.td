@@ -103,6 +103,36 @@ def Moe_RoutingAttr : Moe_Attr<"Routing", "routing"> {
   }];
 }
 
+def Moe_NormAttr : Moe_Attr<"Norm", "norm"> {
+  let summary = "an RMS norm of rows";
+  let description = [{
+    With a weight w for each of W columns, in f32, `s = 1 / sqrt(sum_c x[c]^2 / W + epsilon)` and
+    `y[c] = x[c] * s * (offset + w[c])`. With `weight_first`, x is first replaced by `D(x[c] * (offset + w[c]))`, and
+    `y[c] = x[c] * s`. The sum's order is the schedule's. See docs/use/layers.md, "Norms".
+
+    | parameter | default | |
+    |---|---|---|
+    | `epsilon` | | f32, above 0 |
+    | `offset` | 0 | f32, added to each weight |
+    | `weight_first` | false | the weight multiplies the row ahead of the norm |
+
+    ```mlir
+    #moe.norm<epsilon = 1.0e-5 : f32, offset = 1.0 : f32, weight_first = true>
+    ```
+  }];
+  let parameters = (ins
+    "::mlir::FloatAttr":$epsilon,
+    OptionalParameter<"::mlir::FloatAttr">:$offset,
+    DefaultValuedParameter<"bool", "false">:$weight_first
+  );
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    double getEpsilonValue() const { return getEpsilon().getValueAsDouble(); }
+    /// The number added to each weight; 0 when absent.
+    double getOffsetValue() const { return getOffset() ? getOffset().getValueAsDouble() : 0.0; }
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Weights: layout and quantization
 //===----------------------------------------------------------------------===//

@@ -55,6 +55,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `is_padding` | `T x i8` | 6 |
     | `physical_ids`, `replica_counts` | `E x M x i32`, `E x i32`; both or none | 6 |
     | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both or none | 7, 9 |
+    | `latent_in_norm`, `experts_norm`, `latent_out_norm` | `L x D` each, with an entry of `norms`; the first and the last beside the projections only | 7, 8, 9 |
     | `experts`: `w13` and `w2` | `E x N x L`, `E x L x I`; of type D or quantized | 8 |
     | `w13_columns` | `E x L x i32`; column order of `w13`, one per expert | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
@@ -185,6 +186,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_DataTensor>:$shared_gate,
     Optional<Moe_DataTensor>:$latent_down,
     Optional<Moe_DataTensor>:$latent_up,
+    Optional<Moe_DataTensor>:$latent_in_norm,
+    Optional<Moe_DataTensor>:$experts_norm,
+    Optional<Moe_DataTensor>:$latent_out_norm,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
     Optional<Moe_I32Tensor>:$local_ids,
     Optional<Moe_ByteTensor>:$is_padding,
@@ -199,6 +203,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     OptionalAttr<Moe_MeshAttr>:$mesh,
     OptionalAttr<Moe_PlacementAttr>:$placement,
     OptionalAttr<DictionaryAttr>:$activation_params,
+    OptionalAttr<DictionaryAttr>:$norms,
     OptionalAttr<F32Attr>:$shared_scale,
     DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
     UnitAttr:$weight_on_input, UnitAttr:$batch_invariant, UnitAttr:$unreduced,
@@ -227,6 +232,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       | `replica_counts` `(` $replica_counts `:` type($replica_counts) `)`
       | `latent_down` `(` $latent_down `:` type($latent_down) `)`
       | `latent_up` `(` $latent_up `:` type($latent_up) `)`
+      | `latent_in_norm` `(` $latent_in_norm `:` type($latent_in_norm) `)`
+      | `experts_norm` `(` $experts_norm `:` type($experts_norm) `)`
+      | `latent_out_norm` `(` $latent_out_norm `:` type($latent_out_norm) `)`
       | `w13_columns` `(` $w13_columns `:` type($w13_columns) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
       | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
@@ -280,6 +288,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     ProductQuantAttr getProductQuant(::llvm::StringRef weight);
     /// Whether the caller gives rows that are quantized as the input of `w13`.
     bool isInputQuantized();
+    /// The norm whose weight is the operand of this name; null if there is none.
+    NormAttr getNorm(::llvm::StringRef weight);
     /// Whether the caller gives ids and weights, and nothing is routed.
     bool hasEntryIds() { return bool(getTopkWeights()); }
     /// Whether the activation takes a gate and an up value.

@@ -498,6 +498,43 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, AttrSizedOperandSegments, IsolatedFr
   let hasRegionVerifier = 1;
 }
 
+def Moe_RmsNormOp : Moe_Op<"rms_norm", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
+  let summary = "an RMS norm of rows";
+  let description = [{
+    `result[t] = cast(norm(input[t]) * rows[t])`, by the formula of `#moe.norm`, without the factor if there are no
+    `rows`. A row depends on no other.
+
+    Without `offsets`, rows are tokens. With `offsets`, rows are positions, at most `tokens * top_k`; the result is
+    undefined from the last offset on. With G groups of rows and W columns:
+
+    | operand, result | type |
+    |---|---|
+    | `input`, `result` | `? x W`, of one type |
+    | `weight` | `W`, of the same type |
+    | `rows` | `? x 1 x f32` |
+    | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
+
+    ```mlir
+    %y = moe.rms_norm <epsilon = 1.0e-5 : f32> %x weight(%w : tensor<3584xbf16>)
+        : tensor<?x3584xbf16> -> tensor<?x3584xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Moe_DataTensor:$input, Moe_DataTensor:$weight,
+    Optional<Moe_F32Tensor>:$row_weight,
+    Optional<Moe_I32Tensor>:$offsets,
+    OptionalAttr<I64Attr>:$top_k,
+    Moe_NormAttr:$norm);
+  let results = (outs Moe_DataTensor:$result);
+  let assemblyFormat = [{
+    $norm $input `weight` `(` $weight `:` type($weight) `)`
+    (`rows` `(` $row_weight^ `:` type($row_weight) `)`)?
+    (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
+    attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
   let summary = "dynamic scale shared by all rows of a call";
   let description = [{

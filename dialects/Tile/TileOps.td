@@ -445,6 +445,30 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [AttrSizedOperandSegments, IsolatedFro
   let hasRegionVerifier = 1;
 }
 
+def Tile_RmsNormOp : Tile_Phase<"rms_norm", [AttrSizedOperandSegments]> {
+  let summary = "an RMS norm of rows";
+  let description = [{
+    The formula of `moe.rms_norm`, on memrefs of the same shapes. Without `offsets`, it normalizes `tokens` rows. With
+    `offsets`, it normalizes rows up to the last offset, at most `tokens * top_k`, and does not write rows from there
+    on.
+
+    ```mlir
+    tile.rms_norm <epsilon = 1.0e-5 : f32> tokens(%tokens) ins(%x : memref<?x3584xbf16>)
+        weight(%w : memref<3584xbf16>) outs(%y : memref<?x3584xbf16>)
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_In:$input, Tile_In:$weight, Tile_OptF32In:$row_weight, Tile_OptI32In:$offsets,
+    Tile_Out:$result, OptionalAttr<I64Attr>:$top_k, Moe_NormAttr:$norm, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    $norm `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)` `weight` `(` $weight `:` type($weight) `)`
+    (`rows` `(` $row_weight^ `:` type($row_weight) `)`)?
+    (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
+    `outs` `(` $result `:` type($result) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> {
   let summary = "dynamic scale shared by all rows of a call";
   let description = [{

@@ -27,7 +27,7 @@ bool isCanonicalModule(StringRef module) {
   constexpr llvm::StringLiteral modules[] = {
       "hidden_states",    "router_logits", "topk_ids", "topk_weights",
       "num_valid_tokens", "input_ids",     "gate",     "experts",
-      "shared_experts",   "latent"};
+      "shared_experts",   "latent",        "norms"};
   return llvm::is_contained(modules, module);
 }
 

@@ -87,6 +87,7 @@ private:
   moe::MeshAttr getMesh();
   /// None for a factor of 1.
   FloatAttr getSharedScale();
+  DictionaryAttr getNorms();
 
   /// The argument with a canonical name; null if the layer has none.
   Value get(StringRef name) { return arguments.lookup(name); }
@@ -341,6 +342,9 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*shared_w2_input_scale=*/get("shared_experts.w2_input_scale"),
       /*shared_gate=*/get("shared_experts.gate"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
+      /*latent_in_norm=*/get("norms.latent_in"),
+      /*experts_norm=*/get("norms.expert"),
+      /*latent_out_norm=*/get("norms.latent_out"),
       /*num_valid_tokens=*/get("num_valid_tokens"),
       /*local_ids=*/get("placement.local_ids"),
       /*is_padding=*/get("is_padding"),
@@ -348,12 +352,33 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*replica_counts=*/get("replicas.counts"), getRouting(), getLayout(),
       quants.weight, quants.activation, quants.byProduct,
       /*format=*/moe::ActivationFormatAttr(), getMesh(), getPlacement(),
-      getActivationParams(builder.getContext(), spec), getSharedScale(),
+      getActivationParams(builder.getContext(), spec), getNorms(),
+      getSharedScale(),
       /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),
       /*weight_on_input=*/spec.routing.weightOnInput,
       /*batch_invariant=*/spec.batchInvariant,
       /*unreduced=*/spec.output == OutputRows::Slots,
       /*max_tokens=*/static_cast<uint64_t>(spec.maxTokens));
+}
+
+DictionaryAttr LayerBuilder::getNorms() {
+  NamedAttrList norms;
+  auto add = [&](StringRef name, const std::optional<NormSpec> &norm) {
+    if (norm)
+      norms.append(name,
+                   moe::NormAttr::get(
+                       builder.getContext(),
+                       builder.getF32FloatAttr(float(norm->epsilon)),
+                       norm->offset == 0
+                           ? FloatAttr()
+                           : builder.getF32FloatAttr(float(norm->offset)),
+                       norm->weightFirst));
+  };
+  add("latent_in_norm", spec.norms.latentIn);
+  add("experts_norm", spec.norms.expert);
+  add("latent_out_norm", spec.norms.latentOut);
+  return norms.empty() ? DictionaryAttr()
+                       : norms.getDictionary(builder.getContext());
 }
 
 OwningOpRef<ModuleOp> LayerBuilder::build() {

@@ -38,6 +38,7 @@ public:
     checkWeightOnInput();
     checkOutput();
     checkQuantizedInput();
+    checkNorms();
     checkActivation();
     checkQuantization();
     checkPlacement();
@@ -77,6 +78,7 @@ private:
   void checkWeightOnInput();
   void checkOutput();
   void checkQuantizedInput();
+  void checkNorms();
   void checkActivation();
   /// Checks the activation at `path`.
   void checkParameters(const ActivationSpec &activation,
@@ -115,6 +117,29 @@ void Checker::checkSizes() {
             "'gate_up_order' has no meaning for activation \"" +
                 stringify(spec.activation.kind) +
                 "\", which has no gate; remove it");
+}
+
+void Checker::checkNorms() {
+  auto check = [&](StringRef name, const std::optional<NormSpec> &norm) {
+    if (!norm)
+      return;
+    std::string epsilon = ("norms." + name + ".epsilon").str();
+    require(norm->epsilon > 0, epsilon,
+            show(epsilon) + " must be greater than 0, so that rows of zeros "
+                            "stay zeros");
+    require(spec.latentSize || name == "expert", "norms",
+            "'norms." + name + "' needs 'latent_size', whose rows it takes");
+  };
+  check("latent_in", spec.norms.latentIn);
+  check("expert", spec.norms.expert);
+  check("latent_out", spec.norms.latentOut);
+  require(!spec.norms.expert || !spec.parallel ||
+              spec.parallel->hasWholeExperts() ||
+              spec.parallel->getNumRanks() == 1,
+          "norms",
+          "'norms.expert' needs whole rows of an expert, and with 'parallel' "
+          "each rank has a slice of every expert; give it \"experts\": "
+          "\"linear\"");
 }
 
 void Checker::checkGroups() {
@@ -213,6 +238,12 @@ void Checker::checkWeight() {
   require(!routing.logitSoftcap || routing.select != Select::SparseMixer,
           "routing.logit_softcap",
           "'routing.logit_softcap' has no meaning with select "
+          "\"sparsemixer\"; remove it");
+  require(routing.logitScale > 0, "routing.logit_scale",
+          show("routing.logit_scale") + " must be greater than 0");
+  require(routing.logitScale == 1 || routing.select != Select::SparseMixer,
+          "routing.logit_scale",
+          "'routing.logit_scale' has no meaning with select "
           "\"sparsemixer\"; remove it");
   require(routing.weight != RouteWeight::Softmax ||
               routing.score != Score::Softmax,

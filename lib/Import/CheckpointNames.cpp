@@ -116,6 +116,12 @@ public:
       addWhole(names.latent[0]);
     else if (name == "latent.up")
       addWhole(names.latent[1]);
+    else if (name == "norms.latent_in")
+      addWhole(names.norms[0]);
+    else if (name == "norms.expert")
+      addWhole(names.norms[1]);
+    else if (name == "norms.latent_out")
+      addWhole(names.norms[2]);
     return std::move(forms);
   }
 

@@ -83,6 +83,7 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.renormalize = reader.getBoolean("renormalize", false);
   routing.renormalizeEpsilon = reader.getNumber("renormalize_epsilon", 0.0);
   routing.scale = reader.getNumber("scale", 1.0);
+  routing.logitScale = reader.getNumber("logit_scale", routing.logitScale);
   if (reader.has("logit_softcap"))
     routing.logitSoftcap = reader.getNumber("logit_softcap", 1.0);
   routing.logitsDtype =
@@ -234,13 +235,34 @@ PlacementSpec readPlacement(FieldReader &reader) {
   return spec;
 }
 
+NormSpec readNorm(FieldReader &reader) {
+  NormSpec spec;
+  spec.epsilon = reader.getNumber("epsilon", spec.epsilon);
+  spec.offset = reader.getNumber("offset", spec.offset);
+  spec.weightFirst = reader.getBoolean("weight_first", spec.weightFirst);
+  reader.refuseUnknown();
+  return spec;
+}
+
 /// A reader for the object in a field, if it is present.
 std::optional<FieldReader> enter(FieldReader &reader, StringRef name) {
   const json::Value *object = reader.getObject(name);
   if (!object)
     return std::nullopt;
-  return FieldReader(reader.getContext(), *object, name.str() + ".",
-                     Null::IsWrong);
+  return FieldReader(reader.getContext(), *object,
+                     reader.getPath(name) + ".", Null::IsWrong);
+}
+
+NormsSpec readNorms(FieldReader &reader) {
+  NormsSpec spec;
+  if (auto norm = enter(reader, "latent_in"))
+    spec.latentIn = readNorm(*norm);
+  if (auto norm = enter(reader, "expert"))
+    spec.expert = readNorm(*norm);
+  if (auto norm = enter(reader, "latent_out"))
+    spec.latentOut = readNorm(*norm);
+  reader.refuseUnknown();
+  return spec;
 }
 
 /// A type of ids by its name, or `true` for ids of 32 bits.
@@ -276,6 +298,8 @@ LayerSpec readLayer(FieldReader &reader) {
       reader.getInteger("num_zero_experts", 0, limits::kMaxExperts, 0);
   if (reader.has("latent_size"))
     spec.latentSize = reader.getInteger("latent_size", 1, limits::kMaxWidth);
+  if (auto norms = enter(reader, "norms"))
+    spec.norms = readNorms(*norms);
   spec.gateUpOrder =
       reader.getEnum<GateUpOrder>("gate_up_order", spec.gateUpOrder);
   spec.expertBias = reader.getBoolean("expert_bias", false);

@@ -233,11 +233,13 @@ void buildScoreRegion(Region &region, const RoutingSpec &routing) {
   // Softmax needs all experts and is an attribute of the op.
   Score score = routing.score;
   bool isElementwise = score == Score::Sigmoid || score == Score::SqrtSoftplus;
-  if (!isElementwise && !routing.logitSoftcap)
+  if (!isElementwise && !routing.logitSoftcap && routing.logitScale == 1)
     return;
   Block &block = addBlock(region, 1);
   Scalars s(block);
   Value logit = block.getArgument(0);
+  if (routing.logitScale != 1)
+    logit = s.mul(s.constant(routing.logitScale), logit);
   if (routing.logitSoftcap) {
     Value cap = s.constant(*routing.logitSoftcap);
     logit = s.mul(cap, s.tanh(s.div(logit, cap)));

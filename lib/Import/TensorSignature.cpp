@@ -141,6 +141,7 @@ public:
     addExperts();
     addSharedExperts();
     addLatent();
+    addNorms();
     if (spec.parallel && spec.parallel->hasWholeExperts())
       add("placement.local_ids", {spec.getNumPhysicalExperts()},
           TensorType::I32);
@@ -291,6 +292,15 @@ private:
       return;
     addMatrix("latent.down", {*spec.latentSize, spec.hiddenSize}, layerType);
     addMatrix("latent.up", {spec.hiddenSize, *spec.latentSize}, layerType);
+  }
+
+  void addNorms() {
+    if (spec.norms.latentIn)
+      add("norms.latent_in", {spec.getExpertWidth()}, layerType);
+    if (spec.norms.expert)
+      add("norms.expert", {spec.getExpertWidth()}, layerType);
+    if (spec.norms.latentOut)
+      add("norms.latent_out", {spec.getExpertWidth()}, layerType);
   }
 
   void addOutputs() {

@@ -63,6 +63,7 @@ void printRouting(const RoutingSpec &routing, Fields fields) {
   fields.add("renormalize", routing.renormalize, false);
   fields.add("renormalize_epsilon", routing.renormalizeEpsilon, 0.0);
   fields.add("scale", routing.scale, 1.0);
+  fields.add("logit_scale", routing.logitScale, 1.0);
   fields.addIfSet("logit_softcap", routing.logitSoftcap);
   fields.addEnum("logits_dtype", routing.logitsDtype, none.logitsDtype);
   fields.addEnum("nonfinite", routing.nonfinite, getDefaultNonFinite(routing));
@@ -78,6 +79,18 @@ void printActivation(const ActivationSpec &activation,
   fields.addIfSet("alpha", activation.alpha);
   fields.addIfSet("beta", activation.beta);
   fields.addIfSet("linear_beta", activation.linearBeta);
+}
+
+void printNorm(llvm::StringRef name, const std::optional<NormSpec> &norm,
+               llvm::json::OStream &json) {
+  if (!norm)
+    return;
+  json.attributeObject(name, [&] {
+    json.attribute("epsilon", norm->epsilon);
+    Fields fields(json);
+    fields.add("offset", norm->offset, 0.0);
+    fields.add("weight_first", norm->weightFirst, false);
+  });
 }
 
 void printOperand(llvm::StringRef name, const OperandQuantization &operand,
@@ -184,6 +197,12 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.add("quantized_input", spec.quantizedInput, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);
   fields.addIfSet("latent_size", spec.latentSize);
+  if (spec.norms)
+    json.attributeObject("norms", [&] {
+      printNorm("latent_in", spec.norms.latentIn, json);
+      printNorm("expert", spec.norms.expert, json);
+      printNorm("latent_out", spec.norms.latentOut, json);
+    });
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);
   fields.add("expert_bias", spec.expertBias, false);
   fields.add("expert_columns", spec.expertColumns, false);

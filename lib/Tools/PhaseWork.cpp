@@ -100,6 +100,9 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
                  (getRowBytes(op.getInput()) + getRowBytes(op.getResult()));
     for (Value operand : op.getElementwiseOperands())
       work.bytes += double(tokens) * getRowBytes(operand);
+  } else if (auto op = dyn_cast<tile::RmsNormOp>(phase)) {
+    work.bytes = (op.getOffsets() ? slots : double(tokens)) *
+                 (getRowBytes(op.getInput()) + getRowBytes(op.getResult()));
   } else if (auto op = dyn_cast<tile::PlaceIdsOp>(phase)) {
     work.bytes = double(tokens) *
                  (getRowBytes(op.getIds()) + getRowBytes(op.getResult()));

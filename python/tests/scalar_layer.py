@@ -82,6 +82,14 @@ def activate(spec, g, u):
     return beta * math.tanh(g / beta) * sigmoid(g) * u
 
 
+def norm_row(norm, weights, x, rounded):
+    factors = [norm.get("offset", 0.0) + w for w in weights]
+    if norm.get("weight_first"):
+        x, factors = rounded([v * f for v, f in zip(x, factors)]), [1.0] * len(x)
+    root = math.sqrt(sum(v * v for v in x) / len(x) + norm["epsilon"])
+    return [v / root * f for v, f in zip(x, factors)]
+
+
 def score_row(kind, logits):
     if kind == "identity":
         return list(logits)
@@ -145,7 +153,7 @@ def route_row(spec, logits, tensors, token):
     k = spec["top_k"]
     routes = len(logits)
     rule = nonfinite_rule(r)
-    v = score_row(r.get("score", "softmax"), logits)
+    v = score_row(r.get("score", "softmax"), [l * r.get("logit_scale", 1.0) for l in logits])
     bias = tensors.get("gate.selection_bias", [0.0] * routes)
     bad, keys = [], []
     for e in range(routes):
@@ -272,6 +280,9 @@ def run(spec, tensors):
             out.append([0.0] * len(h))
             continue
         x = rounded(dot(tensors["latent.down"], h)) if "latent.down" in tensors else h
+        norms = spec.get("norms", {})
+        if "latent_in" in norms:
+            x = rounded(norm_row(norms["latent_in"], tensors["norms.latent_in"], x, rounded))
         r = [0.0] * len(x)
         for e, w in zip(ids, weights):
             if not 0 <= e < routes:
@@ -293,12 +304,17 @@ def run(spec, tensors):
                 y = expert_row(
                     spec, tensors["experts.w13"][i], b13, tensors["experts.w2"][i], b2, xe
                 )
+                if "expert" in norms:
+                    y = norm_row(norms["expert"], tensors["norms.expert"], rounded(y), rounded)
                 y = rounded(y if on_input else [v * w for v in y])
             else:
                 continue
             r = [a + b for a, b in zip(r, y)]
         if "latent.up" in tensors:
-            r = dot(tensors["latent.up"], rounded(r))
+            r = rounded(r)
+            if "latent_out" in norms:
+                r = rounded(norm_row(norms["latent_out"], tensors["norms.latent_out"], r, rounded))
+            r = dot(tensors["latent.up"], r)
         if "shared_experts.w13" in tensors:
             hs = h
             if "shared_experts.w13_columns" in tensors:

@@ -59,6 +59,7 @@ LOG2, LOG3 = float(np.log(2)), float(np.log(3))
         ({"score": "sigmoid"}, [1, 2], [3 / 4, 2 / 3]),
         ({"score": "identity"}, [1, 2], [LOG3, LOG2]),
         # 2 tanh(l / 2) = 2 (exp(l) - 1) / (exp(l) + 1) = 0, 1, 2/3.
+        ({"score": "sigmoid", "logit_scale": 2}, [1, 2], [9 / 10, 4 / 5]),
         ({"score": "identity", "logit_softcap": 2}, [1, 2], [1, 2 / 3]),
         ({"score": "identity", "weight": "sigmoid"}, [1, 2], [3 / 4, 2 / 3]),
         ({"score": "identity", "weight": "softmax"}, [1, 2], [3 / 5, 2 / 5]),

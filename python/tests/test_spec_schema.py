@@ -77,12 +77,14 @@ def test_every_field_of_the_reader_is_in_the_schema():
         num_zero_experts=2, latent_size=4, gate_up_order="up_gate", expert_bias=True,
         expert_columns=True, strided_weights=True, padding_mask=True, record_ids="int16", record_load=True,
         batch_invariant=True, replay_ids=False, output="sum", quantized_input=False,
+        norms={name: {"epsilon": 1e-6, "offset": 1, "weight_first": True} for name in ("latent_in", "expert", "latent_out")},
         routing={
             "score": "sigmoid", "select": "top_k", "gate_bias": True, "split_gate": False,
             "selection_bias": True, "expert_scale": True, "num_groups": 2,
             "topk_groups": 1, "group_score": "max", "weight": "score",
             "renormalize": True, "renormalize_epsilon": 1e-20, "scale": 2.5,
-            "nonfinite": "zero", "weight_on_input": False, "logit_softcap": 30, "logits_dtype": "f32",
+            "nonfinite": "zero", "weight_on_input": False, "logit_softcap": 30, "logit_scale": 0.5,
+            "logits_dtype": "f32",
         },
         shared_experts={
             "intermediate_size": 3, "gate": "none", "scale": 0.5, "columns": True,
@@ -145,6 +147,8 @@ def test_quantizations(quantization):
 BAD = [row[:2] for row in ERRORS if row[1] != float("inf")] + [
     ("activation.limit", 0),
     ("routing", {"logit_softcap": 0}),
+    ("routing", {"logit_scale": 0}),
+    ("norms", {"expert": {"epsilon": 0}}),
     ("activation", {"kind": "situ", "beta": 0}),
     ("routing", {"renormalize_epsilon": 1}),
     ("routing", {"weight": "softmax"}),

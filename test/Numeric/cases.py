@@ -349,6 +349,8 @@ for name, softcapped in {
 }.items():
     case(f"softcap_{name}", entry="gate" if name == "softmax" else "logits",
          routing={**softcapped, "logit_softcap": 1.5}, dtype="bf16")
+case("logit_scale", entry="gate", dtype="bf16",
+     routing={"score": "sigmoid", "selection_bias": True, "renormalize": True, "logit_scale": 0.25})
 # A router in f32, as two weights of the layer's dtype.
 for dtype, count in (("bf16", 37), ("f16", 16)):
     case(f"split_gate_{dtype}", entry="gate", num_experts=count, dtype=dtype,
@@ -404,6 +406,15 @@ case("latent_shared", latent_size=32, dtype="bf16",
 case("latent_no_gate", latent_size=24, dtype="bf16", entry="gate",
      activation={"kind": "relu2_no_mul"}, routing=SIGMOID,
      shared_experts={"intermediate_size": 72})
+# Kimi K3, Muse Spark, and an odd width.
+case("latent_norm", latent_size=32, dtype="bf16", norms={"latent_out": {"epsilon": 1e-5}},
+     shared_experts={"intermediate_size": 40})
+case("latent_norms", latent_size=32, dtype="bf16", entry="gate", routing={"score": "sigmoid", "renormalize": True},
+     norms={"latent_in": {"epsilon": 1e-5, "offset": 1},
+            "expert": {"epsilon": 1e-8, "offset": 1, "weight_first": True}})
+case("norms_odd", latent_size=21, dtype="f32", expert_bias=True, num_valid_tokens=True, hard="padding",
+     norms={"latent_in": {"epsilon": 1e-5}, "expert": {"epsilon": 0.5, "offset": 2}, "latent_out": {"epsilon": 1e-3}})
+case("norm_of_experts_wide", hidden_size=1200, dtype="f16", norms={"expert": {"epsilon": 1e-5}})
 case("latent_zero_experts", latent_size=32, num_zero_experts=8, top_k=4)
 case("latent_padding", latent_size=32, num_valid_tokens=True, hard="padding")
 case("zero_experts_many", num_zero_experts=24, top_k=6, entry="gate",

@@ -96,3 +96,41 @@ def test_width_of_four_hidden_sizes(width, tmp_path):
         return down @ gelu_tanh(up @ row + up_bias) + down_bias
 
     expect_near(output, add_experts(x, *choose(softmax(x @ router.T), 0), expert))
+
+
+def normalize(x, weight, epsilon):
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * weight
+
+
+@pytest.mark.parametrize("has_norm", [True, False])
+def test_norm_in_the_latent_width(has_norm, tmp_path):
+    """Kimi K3: a norm between the experts' sum and the projection out of the latent width."""
+    rng = np.random.default_rng(4)
+    latent, prefix = 48, "model.layers.1.block_sparse_moe."
+    tensors, experts = {}, []
+    for e in range(EXPERTS):
+        one = draw(rng, WIDTH, latent), draw(rng, WIDTH, latent), draw(rng, latent, WIDTH)
+        tensors |= {f"{prefix}experts.{e}.{name}.weight": part for name, part in zip(("w1", "w3", "w2"), one, strict=True)}
+        experts.append([part.astype(np.float64) for part in one])
+    router, bias = draw(rng, EXPERTS, HIDDEN), draw(rng, EXPERTS)
+    down, up, norm = draw(rng, latent, HIDDEN), draw(rng, HIDDEN, latent), draw(rng, latent)
+    tensors |= {prefix + "gate.weight": router, prefix + "gate.e_score_correction_bias": bias,
+                prefix + "routed_expert_down_proj.weight": down, prefix + "routed_expert_up_proj.weight": up}  # fmt: skip
+    if has_norm:
+        tensors |= {prefix + "routed_expert_norm.weight": norm}
+    text = {"model_type": "kimi_linear", "hidden_size": HIDDEN, "num_experts": EXPERTS, "moe_intermediate_size": WIDTH,
+            "num_experts_per_token": TOP_K, "routed_expert_hidden_size": latent, "latent_moe_use_norm": has_norm,
+            "rms_norm_eps": 1e-2, "hidden_act": "situ", "activation_situ_beta": 4.0, "num_hidden_layers": 3,
+            "activation_situ_linear_beta": 25.0, "moe_router_activation_func": "sigmoid", "moe_renormalize": True,
+            "first_k_dense_replace": 1, "num_shared_experts": 0, "torch_dtype": "float32"}  # fmt: skip
+    config = {"model_type": "kimi_k3", "text_config": text, "torch_dtype": "float32"}
+    x, output, said = run(tmp_path, config, tensors, layer=1)
+    assert output is not None, said
+
+    def expert(e, row):
+        gate, linear, out = experts[e]
+        g, u = gate @ row, linear @ row
+        return out @ (4 * np.tanh(g / 4) * sigmoid(g) * 25 * np.tanh(u / 25))
+
+    rows = add_experts(x @ down.T, *choose(sigmoid(x @ router.T), bias), expert)
+    expect_near(output, (normalize(rows, norm, 1e-2) if has_norm else rows) @ up.T)

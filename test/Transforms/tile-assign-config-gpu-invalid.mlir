@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -28,6 +28,15 @@ tile.kernel @n_tile(%x: memref<?x12xf32>, %y: memref<?x12xf32>, %t: i64) {
     ^bb0(%v: f32):
       tile.yield %v : f32
     } {config = #tile.gpu_row_map<columns_per_cta = 100, vector_width = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @norm(%x: memref<?x12xf32>, %w: memref<12xf32>, %y: memref<?x12xf32>, %t: i64) {
+  // expected-error@+1 {{threads = 48; give a multiple of 32 up to 512}}
+  tile.rms_norm <epsilon = 1.0 : f32> tokens(%t) ins(%x : memref<?x12xf32>) weight(%w : memref<12xf32>)
+      outs(%y : memref<?x12xf32>) {config = #tile.gpu_rms_norm<threads = 48, vector_width = 4>}
   tile.return
 }
 

@@ -110,6 +110,17 @@ struct RowMapArguments {
 };
 moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
 
+/// moe.rms_norm and tile.rms_norm.
+struct RmsNormArguments {
+  /// Rows of the input; with `offsets` those up to the last one count.
+  int64_t rows = 0;
+  TensorRef input, weight;
+  OptionalRef rowWeight, offsets;
+  moe::NormAttr norm;
+  TensorRef result;
+};
+moert::Status rmsNorm(RmsNormArguments arguments);
+
 /// moe.place_ids and tile.place_ids.
 struct PlaceIdsArguments {
   int64_t tokens = 0;

@@ -162,6 +162,19 @@ Status Machine::runRowMap(OpT op, int64_t count, Value result) {
 }
 
 template <typename OpT>
+Status Machine::runRmsNorm(OpT op, int64_t rows) {
+  RmsNormArguments arguments;
+  arguments.rows = rows;
+  arguments.input = at(op.getInput());
+  arguments.weight = at(op.getWeight());
+  arguments.rowWeight = maybe(op.getRowWeight());
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.norm = op.getNorm();
+  arguments.result = at(op.getResult());
+  return rmsNorm(arguments);
+}
+
+template <typename OpT>
 Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
   PlaceIdsArguments arguments;
   arguments.tokens = count;
@@ -279,6 +292,13 @@ Status Machine::run(moe::RowMapOp op) {
   if (Status status = allocate(op.getResult(), input.shape); !status)
     return status;
   return runRowMap(op, input.shape[0], op.getResult());
+}
+
+Status Machine::run(moe::RmsNormOp op) {
+  TensorRef input = at(op.getInput());
+  if (Status status = allocate(op.getResult(), input.shape); !status)
+    return status;
+  return runRmsNorm(op, input.shape[0]);
 }
 
 Status Machine::run(moe::GatherRowsOp op) {
@@ -401,8 +421,9 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::PlaceIdsOp, moe::GatherRowsOp, moe::TensorScaleOp,
-            moe::QuantizeOp, moe::PrepackOp, moe::UnpermuteOp>(
+            moe::RmsNormOp, moe::PlaceIdsOp, moe::GatherRowsOp,
+            moe::TensorScaleOp, moe::QuantizeOp, moe::PrepackOp,
+            moe::UnpermuteOp>(
           [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(t, [&] { return runRoute(t, tokens); });
@@ -419,6 +440,10 @@ Status Machine::runOp(Operation &op) {
       .Case([&](tile::GemmOp t) { return onTile(t, [&] { return run(t); }); })
       .Case([&](tile::RowMapOp t) {
         return onTile(t, [&] { return runRowMap(t, tokens, t.getResult()); });
+      })
+      .Case([&](tile::RmsNormOp t) {
+        return onTile(
+            t, [&] { return runRmsNorm(t, tokens * t.getTopK().value_or(1)); });
       })
       .Case([&](tile::PlaceIdsOp t) {
         return onTile(t, [&] { return runPlaceIds(t, tokens, t.getResult()); });

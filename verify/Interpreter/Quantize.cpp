@@ -58,6 +58,37 @@ static Status limitRows(const OptionalRef &offsets, int64_t &rows) {
   return Status::ok();
 }
 
+Status rmsNorm(RmsNormArguments arguments) {
+  if (Status status = limitRows(arguments.offsets, arguments.rows); !status)
+    return status;
+  int64_t width = arguments.input.rowSize();
+  auto epsilon = float(arguments.norm.getEpsilonValue());
+  auto offset = float(arguments.norm.getOffsetValue());
+  bool isFirst = arguments.norm.getWeightFirst();
+  std::vector<float> row(width), weight(width);
+  load(arguments.weight, 0, MutableArrayRef<float>(weight));
+  for (int64_t r = 0; r < arguments.rows; ++r) {
+    load(arguments.input, r * width, MutableArrayRef<float>(row));
+    if (isFirst) {
+      for (int64_t c = 0; c < width; ++c)
+        row[c] *= offset + weight[c];
+      // The result holds the row rounded to its type in the meantime.
+      store(arguments.result, r * width, row);
+      load(arguments.result, r * width, MutableArrayRef<float>(row));
+    }
+    float sum = 0;
+    for (float value : row)
+      sum += value * value;
+    float scale = 1 / std::sqrt(sum / float(width) + epsilon);
+    if (arguments.rowWeight)
+      scale *= loadAt(*arguments.rowWeight, r);
+    for (int64_t c = 0; c < width; ++c)
+      row[c] *= isFirst ? scale : scale * (offset + weight[c]);
+    store(arguments.result, r * width, row);
+  }
+  return Status::ok();
+}
+
 Status tensorScale(const TensorScaleArguments &arguments) {
   int64_t rows = validTokens(arguments.numValidTokens, arguments.rows);
   if (Status status = limitRows(arguments.offsets, rows); !status)

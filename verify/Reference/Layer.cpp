@@ -99,10 +99,41 @@ private:
     Matrix x = computeProduct(hidden, call.get("latent.down"), *spec.latentSize,
                               call.threads);
     roundRows(x, spec.dtype, call.threads);
+    normalize(spec.norms.latentIn, "norms.latent_in", x);
     Matrix sum = sumExperts(x);
     roundRows(sum, spec.dtype, call.threads);
+    normalize(spec.norms.latentOut, "norms.latent_out", sum);
     return computeProduct(sum, call.get("latent.up"), spec.hiddenSize,
                           call.threads);
+  }
+
+  /// Rows of D, normalized and rounded.
+  void normalize(const std::optional<NormSpec> &norm, const std::string &weight,
+                 Matrix &rows) const {
+    if (!norm)
+      return;
+    int64_t width = rows.getNumColumns();
+    std::vector<double> weights = call.read(weight, 0, width);
+    parallelFor(call.threads, rows.getNumRows(), [&](int64_t i) {
+      normalizeRow(*norm, weights, rows.row(i));
+      for (int64_t j = 0; j < width; ++j)
+        rows.row(i)[j] = roundTo(rows.row(i)[j], spec.dtype);
+    });
+  }
+
+  /// Normalizes one row; the result is not rounded.
+  void normalizeRow(const NormSpec &norm, llvm::ArrayRef<double> weights,
+                    double *row) const {
+    double sum = 0;
+    for (auto [j, weight] : llvm::enumerate(weights)) {
+      if (norm.weightFirst)
+        row[j] = roundTo(row[j] * (norm.offset + weight), spec.dtype);
+      sum += row[j] * row[j];
+    }
+    double scale =
+        1 / std::sqrt(sum / static_cast<double>(weights.size()) + norm.epsilon);
+    for (auto [j, weight] : llvm::enumerate(weights))
+      row[j] *= norm.weightFirst ? scale : scale * (norm.offset + weight);
   }
 
   Matrix sumExperts(const Matrix &x) {
@@ -247,18 +278,26 @@ private:
                                    makeScale(largest, "experts.w2")));
     }
     computeProducts(second, call.threads);
+    std::vector<double> norm;
+    if (spec.norms.expert)
+      norm = call.read("norms.expert", 0, width);
     for (size_t i = 0; i < count; ++i) {
       std::vector<double> bias = getBias("w2", experts[i], width);
       for (auto [position, slot] : llvm::enumerate(slots[experts[i]])) {
-        const double *from = y[i].row(static_cast<int64_t>(position));
+        double *from = y[i].row(static_cast<int64_t>(position));
         double *to = sum.row(slot.row) + slot.column;
         bool isWeighed =
             !spec.routing.weightOnInput && spec.output == OutputRows::Sum;
         double weight = isWeighed ? slot.weight : 1;
-        for (int64_t j = 0; j < width; ++j) {
-          double value = from[j] + (bias.empty() ? 0 : bias[j]);
-          to[j] += roundTo(value * weight, spec.dtype);
+        for (int64_t j = 0; j < width; ++j)
+          from[j] += bias.empty() ? 0 : bias[j];
+        if (spec.norms.expert) {
+          for (int64_t j = 0; j < width; ++j)
+            from[j] = roundTo(from[j], spec.dtype);
+          normalizeRow(*spec.norms.expert, norm, from);
         }
+        for (int64_t j = 0; j < width; ++j)
+          to[j] += roundTo(from[j] * weight, spec.dtype);
       }
     }
   }

@@ -94,6 +94,8 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
   const LayerSpec &spec = router.spec;
   const RoutingSpec &routing = spec.routing;
   std::vector<double> bounded = logits.vec();
+  for (double &x : bounded)
+    x *= routing.logitScale;
   if (routing.logitSoftcap)
     for (double &x : bounded)
       x = *routing.logitSoftcap * std::tanh(x / *routing.logitSoftcap);

@@ -272,6 +272,8 @@ struct RoutingSpec {
   double renormalizeEpsilon = 0.0;
   /// Factor of all weights.
   double scale = 1.0;
+  /// Factor of the logits, before the soft cap.
+  double logitScale = 1.0;
   /// Soft cap of the logits, before the score: cap * tanh(l / cap).
   std::optional<double> logitSoftcap;
   /// The dtype of a call's logits (entry `logits`).
@@ -305,6 +307,25 @@ struct SharedExpertsSpec {
   /// The columns of w13 are permuted; the order is a tensor.
   bool columns = false;
   ExpertQuantization quantization;
+};
+
+/// An RMS norm of rows of the routed experts' width. Its weight is a tensor of
+/// the layer.
+struct NormSpec {
+  double epsilon = 0.0;
+  /// Added to each weight.
+  double offset = 0.0;
+  /// The weight multiplies the row before the norm instead of after it.
+  bool weightFirst = false;
+};
+
+/// The spec's `norms` object.
+struct NormsSpec {
+  /// Norms of the rows out of `latent.down`, of each expert's rows ahead of
+  /// their weights, and of the sum ahead of `latent.up`.
+  std::optional<NormSpec> latentIn, expert, latentOut;
+
+  explicit operator bool() const { return latentIn || expert || latentOut; }
 };
 
 /// The spec's `placement` object. `num_ranks` can only be 1 and is not stored.
@@ -415,6 +436,7 @@ struct LayerSpec {
   int64_t numZeroExperts = 0;
   /// Width of the routed experts, if it differs from the hidden size.
   std::optional<int64_t> latentSize;
+  NormsSpec norms;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
   /// The columns of each expert's w13 are permuted; the order is a tensor.

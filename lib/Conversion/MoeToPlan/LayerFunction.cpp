@@ -141,12 +141,12 @@ LogicalResult LayerFunction::checkOps() {
       return op.emitOpError(
           "cannot be converted to a plan as a whole; run moe-decompose first");
     if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, PrepackOp, PlaceIdsOp,
-             GatherRowsOp, RowMapOp, TensorScaleOp, QuantizeOp, UnpermuteOp,
+             GatherRowsOp, RowMapOp, RmsNormOp, TensorScaleOp, QuantizeOp, UnpermuteOp,
              DispatchOp, CombineOp>(op))
       return op.emitOpError(
           "cannot be converted to a kernel; a layer's function holds only "
           "moe.route, moe.permute, moe.grouped_matmul, moe.prepack, "
-          "moe.place_ids, moe.gather_rows, moe.row_map, moe.tensor_scale, "
+          "moe.place_ids, moe.gather_rows, moe.row_map, moe.rms_norm, moe.tensor_scale, "
           "moe.quantize, moe.unpermute, moe.dispatch and moe.combine");
     if (failed(checkMesh(op)))
       return failure();
@@ -228,6 +228,7 @@ void LayerFunction::inferRows(Operation &op) {
         setRows(gather.getResult(), source ? source : gather.getInput());
       })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
+      .Case([&](RmsNormOp norm) { setRows(norm.getResult(), norm.getInput()); })
       .Case([&](QuantizeOp quantize) {
         setRows(quantize.getQuantized(), quantize.getInput());
         if (quantize.getScale())

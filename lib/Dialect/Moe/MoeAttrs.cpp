@@ -77,6 +77,17 @@ static LogicalResult verifySparseMixer(EmitError emitError, int64_t topK,
   return success();
 }
 
+LogicalResult NormAttr::verify(EmitError emitError, FloatAttr epsilon,
+                               FloatAttr offset, bool /*weightFirst*/) {
+  if (failed(verifyFactor(emitError, "epsilon", epsilon)) ||
+      failed(verifyFactor(emitError, "offset", offset)))
+    return failure();
+  if (epsilon.getValueAsDouble() <= 0)
+    return emitError() << "'epsilon' must be greater than 0, so that rows of "
+                          "zeros stay zeros";
+  return success();
+}
+
 LogicalResult RoutingAttr::verify(EmitError emitError, int64_t topK,
                                   Select select, int64_t numGroups,
                                   int64_t topkGroups, GroupScore /*groupScore*/,

@@ -71,6 +71,11 @@ ProductQuantAttr LayerOp::getProductQuant(StringRef weight) {
                                getActivationQuantAttr());
 }
 
+NormAttr LayerOp::getNorm(StringRef weight) {
+  DictionaryAttr norms = getNormsAttr();
+  return norms ? dyn_cast_if_present<NormAttr>(norms.get(weight)) : NormAttr();
+}
+
 //===----------------------------------------------------------------------===//
 // Verifier
 //===----------------------------------------------------------------------===//
@@ -98,6 +103,7 @@ private:
   LogicalResult verifyActivation();
   LogicalResult verifyExperts();
   LogicalResult verifyInput();
+  LogicalResult verifyNorms(Dim width);
   LogicalResult verifyEntry();
   LogicalResult verifyNoRouting();
   LogicalResult verifyRouting();
@@ -265,6 +271,35 @@ LogicalResult LayerVerifier::verifyInput() {
                                 quant.getScale(), "the scale of activations")));
 }
 
+LogicalResult LayerVerifier::verifyNorms(Dim width) {
+  std::pair<StringRef, Value> norms[] = {
+      {"latent_in_norm", op.getLatentInNorm()},
+      {"experts_norm", op.getExpertsNorm()},
+      {"latent_out_norm", op.getLatentOutNorm()}};
+  for (auto [name, weight] : norms) {
+    if (bool(weight) != bool(op.getNorm(name)))
+      return check.error("takes '" + name +
+                         "' if and only if 'norms' has a #moe.norm<...> of "
+                         "this name");
+    if (weight && !op.getLatentDown() && name != "experts_norm")
+      return check.error("takes '" + name +
+                         "' beside 'latent_down' and 'latent_up' only");
+    if (failed(checkData(name, weight, {width})))
+      return failure();
+  }
+  DictionaryAttr entries = op.getNormsAttr();
+  if (!entries)
+    return success();
+  for (NamedAttribute entry : entries)
+    if (llvm::none_of(norms, [&](const auto &norm) {
+          return norm.first == entry.getName();
+        }))
+      return check.error("has 'norms' with '" + entry.getName().getValue() +
+                         "'; the operands are 'latent_in_norm', "
+                         "'experts_norm' and 'latent_out_norm'");
+  return success();
+}
+
 LogicalResult LayerVerifier::verifyExperts() {
   if (failed(check.checkShape("hidden", op.getHidden(),
                               {tokensDim(), {"hidden_size"}})))
@@ -290,7 +325,8 @@ LogicalResult LayerVerifier::verifyExperts() {
     return failure();
   Dim width{op.getLatentDown() ? "latent_size" : "hidden_size",
             op.getExpertWidth()};
-  if (failed(checkData("latent_up", op.getLatentUp(), {hidden, width})))
+  if (failed(checkData("latent_up", op.getLatentUp(), {hidden, width})) ||
+      failed(verifyNorms(width)))
     return failure();
 
   Dim experts{"num_experts"};

@@ -32,6 +32,9 @@ void TensorScaleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 void RowMapOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
+void RmsNormOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultNames(*this, setName);
+}
 void GatherRowsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
@@ -166,6 +169,10 @@ LogicalResult RowMapOp::verify() {
 }
 LogicalResult RowMapOp::verifyRegions() {
   return verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult RmsNormOp::verify() {
+  return verifyRmsNorm(*this, RmsNormOperands(*this));
 }
 
 LogicalResult TensorScaleOp::verify() {

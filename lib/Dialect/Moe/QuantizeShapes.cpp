@@ -96,6 +96,24 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
                  failed(check.checkShape("scale", o.scale, {row, groups})));
 }
 
+LogicalResult verifyRmsNorm(Operation *op, const RmsNormOperands &o) {
+  OperandChecker check(op);
+  if (failed(verifyPositions(check, o.offsets, o.topK)))
+    return failure();
+  Dim row = o.offsets ? positionsDim() : tokensDim();
+  if (failed(check.checkShape("input", o.input, {row, {"width"}})))
+    return failure();
+  Dim width{"width", getDim(o.input, 1)};
+  return failure(
+      failed(check.checkShape("weight", o.weight, {width})) ||
+      failed(check.checkElement("weight", o.weight, getElementType(o.input),
+                                "like 'input'")) ||
+      failed(check.checkShape("rows", o.rows, {row, {"1", 1}})) ||
+      failed(check.checkShape("result", o.result, {row, width})) ||
+      failed(check.checkElement("result", o.result, getElementType(o.input),
+                                "like 'input'")));
+}
+
 LogicalResult verifyPrepack(Operation *op, const PrepackOperands &o) {
   OperandChecker check(op);
   if (std::string reason = whyNotPrepacked(o.quant, o.packing); !reason.empty())

@@ -120,8 +120,9 @@ static LogicalResult verifySignature(KernelOp kernel) {
 /// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, SortByExpertOp, GemmOp, PrepackOp, PlaceIdsOp,
-           RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp,
-           ExchangeOp, RouteRowsOp, PackRowsOp, SumPackedRowsOp>(op))
+           RowMapOp, RmsNormOp, TensorScaleOp, QuantizeOp, GatherRowsOp,
+           GatherReduceOp, ExchangeOp, RouteRowsOp, PackRowsOp,
+           SumPackedRowsOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -441,6 +442,12 @@ LogicalResult RowMapOp::verify() {
 }
 LogicalResult RowMapOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getBody(), "body");
+}
+
+LogicalResult RmsNormOp::verify() {
+  if (failed(moe::verifyRmsNorm(*this, moe::RmsNormOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getResult());
 }
 
 LogicalResult TensorScaleOp::verify() {

@@ -140,12 +140,22 @@ struct Names {
   llvm::StringRef sharedGate = "shared_expert_gate.weight";
   llvm::StringRef latent[2] = {"fc1_latent_proj.weight",
                                "fc2_latent_proj.weight"};
+  /// Weights of the norms out of the latent projection, of an expert's rows and
+  /// of their sum.
+  llvm::StringRef norms[3];
   /// Tensors of other routers, separated by blanks, that the layer ignores.
   llvm::StringRef otherRouters;
   /// Several layers share a bank of experts outside of them. Names begin at the
   /// model then, not at the block: `{l}` is the decoder layer's index, `{b}`
   /// that of its bank.
   bool haveBanks = false;
+};
+
+/// An RMS norm of the layer: its epsilon, and the boolean that enables it.
+struct FamilyNorm {
+  Key epsilon, enabled;
+  double offset = 0.0;
+  bool weightFirst = false;
 };
 
 struct Family {
@@ -201,7 +211,7 @@ struct Family {
   /// boolean.
   llvm::StringRef selectionBiasWord;
   bool expertScale = false;
-  Key softcap;
+  Key softcap, logitScale;
   Key numGroups, topkGroups;
   GroupScore groupScore = GroupScore::Max;
   /// Groups are used only if this key has this word.
@@ -230,6 +240,7 @@ struct Family {
   /// Number of experts behind the others that return zero, if no key states it.
   int64_t numSkips = 0;
   Key latentSize;
+  FamilyNorm normLatentIn, normExpert, normLatentOut;
   /// Number of banks; layers take them in turn.
   Key numBanks;
 

@@ -155,6 +155,30 @@ void addOtherFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   {
+    // Experts between projections and norms of their own.
+    Row row = Row("muse_spark muse_spark_text musespark1x_text musespark1x")
+                  .in("text_config?")
+                  .sizes("num_local_experts", "num_experts_per_tok",
+                         "moe_intermediate_size")
+                  .act()
+                  .sigmoid()
+                  .bias()
+                  .renorm(1e-15)
+                  .scaledBy("routed_scaling_factor=1.0")
+                  .types()
+                  .ignore("final_logit_softcapping residual_gate_temperature");
+    row.logitScale = "output_multiplier=0.1767766952966369";
+    row.latentSize = "moe_hidden_size=4096";
+    row.normLatentIn = {"rms_norm_eps=1e-5", Key(), /*offset=*/1.0};
+    row.normExpert = {"post_norm_eps=1e-8", Key(), /*offset=*/1.0,
+                      /*weightFirst=*/true};
+    row.names.latent[0] = "pre_expert_proj.weight";
+    row.names.latent[1] = "post_expert_proj.weight";
+    row.names.norms[0] = "pre_expert_norm.weight";
+    row.names.norms[1] = "experts.post_expert_norm.weight";
+    all.push_back(row);
+  }
+  {
     // Sizes that the file leaves out are those of the only model.
     Row row =
         Row("moondream3 moondream3_text")
@@ -196,9 +220,6 @@ void addOtherFamilies(std::vector<Family> &all) {
 }
 
 void addRefusedFamilies(std::vector<Family> &all) {
-  all.push_back(
-      refuse("muse_spark muse_spark_text musespark1x_text",
-             "norms stand inside the block, ahead of and behind the experts"));
   all.push_back(refuse("inkling inkling_text inkling_model inkling_mm_model",
                        "the shared experts' weights come from the router, in "
                        "one softmax with those of the chosen experts"));

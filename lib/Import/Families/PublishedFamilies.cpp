@@ -247,9 +247,6 @@ Row kimiK3() {
           .expect("moe_router_activation_func", {"\"sigmoid\""})
           .expect("use_grouped_topk", {"true"})
           .expect("topk_method", {"\"noaux_tc\""})
-          .expect("latent_moe_use_norm", {"false"},
-                  "a layer has no norm between the experts' sum and the "
-                  "projection out of the latent width")
           .block("block_sparse_moe")
           .expertNames("experts.{e}.w1|experts.{e}.gate_proj",
                        "experts.{e}.w3|experts.{e}.up_proj",
@@ -257,8 +254,10 @@ Row kimiK3() {
   row.gateSoftcap = "activation_situ_beta?=1.0";
   row.upSoftcap = "activation_situ_linear_beta?=0.0";
   row.latentSize = "routed_expert_hidden_size?=null";
+  row.normLatentOut = {"rms_norm_eps=1e-6", "latent_moe_use_norm=false"};
   row.names.latent[0] = "routed_expert_down_proj.weight";
   row.names.latent[1] = "routed_expert_up_proj.weight";
+  row.names.norms[2] = "routed_expert_norm.weight";
   return row;
 }
 

@@ -70,6 +70,7 @@ private:
   void readSizes();
   void addSkips(int64_t number);
   void readEmptyExperts();
+  std::optional<NormSpec> readNorm(const FamilyNorm &norm, bool isThere);
   void readActivation();
   void readScore();
   void readSelection();
@@ -130,6 +131,22 @@ void FamilyImport::readSizes() {
   if (family.latentSize)
     spec.latentSize = reader.getInteger(family.latentSize, 1, limits::kMaxWidth,
                                         "latent_size");
+  bool isLatent = spec.latentSize.has_value();
+  spec.norms.latentIn = readNorm(family.normLatentIn, isLatent);
+  spec.norms.expert = readNorm(family.normExpert, true);
+  spec.norms.latentOut = readNorm(family.normLatentOut, isLatent);
+}
+
+std::optional<NormSpec> FamilyImport::readNorm(const FamilyNorm &norm,
+                                               bool isThere) {
+  if (!norm.epsilon || (norm.enabled && !reader.getBoolean(norm.enabled)) ||
+      !isThere)
+    return std::nullopt;
+  NormSpec spec;
+  spec.epsilon = reader.getNumber(norm.epsilon, "norms.epsilon").value_or(0.0);
+  spec.offset = norm.offset;
+  spec.weightFirst = norm.weightFirst;
+  return spec;
 }
 
 /// Experts that return nothing are those of another rank.
@@ -233,6 +250,9 @@ void FamilyImport::readScore() {
                        {"greedy", family.selectionBiasWord}) ==
         family.selectionBiasWord;
   routing.expertScale = family.expertScale;
+  if (family.logitScale)
+    routing.logitScale =
+        reader.getNumber(family.logitScale, "routing.logit_scale").value_or(1);
   if (family.softcap) {
     double softcap =
         reader.getNumber(family.softcap, "routing.logit_softcap").value_or(0);

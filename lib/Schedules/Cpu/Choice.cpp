@@ -186,23 +186,24 @@ moert::Expr gemmGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
 }
 
 //===----------------------------------------------------------------------===//
-// Schedules by rows: cpu.top_k, cpu.row_map, cpu.quantize, cpu.gather_reduce
+// Schedules by rows: cpu.top_k, cpu.row_map, cpu.rms_norm, cpu.quantize,
+// cpu.gather_reduce
 //===----------------------------------------------------------------------===//
 
 /// Rows per CTA of one of these configs.
 int64_t getRowsPerCta(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
-      .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
-            tile::CpuPlaceIdsAttr, tile::CpuGatherRowsAttr,
-            tile::CpuGatherReduceAttr>(
+      .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuRmsNormAttr,
+            tile::CpuQuantizeAttr, tile::CpuPlaceIdsAttr,
+            tile::CpuGatherRowsAttr, tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getRowsPerCta(); });
 }
 
 /// Lanes of a config that has them.
 int64_t getLanes(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
-      .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
-            tile::CpuGatherReduceAttr>(
+      .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuRmsNormAttr,
+            tile::CpuQuantizeAttr, tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getLanes(); });
 }
 
@@ -255,6 +256,10 @@ tile::ConfigAttr chooseRowMap(Operation *op, const Target &target) {
   return tile::CpuRowMapAttr::get(op->getContext(), target.lanes, 4);
 }
 
+tile::ConfigAttr chooseRmsNorm(Operation *op, const Target &target) {
+  return tile::CpuRmsNormAttr::get(op->getContext(), target.lanes, 4);
+}
+
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &target) {
   return tile::CpuQuantizeAttr::get(op->getContext(), target.lanes, 4);
 }
@@ -276,6 +281,12 @@ moert::Expr rowsGrid(Operation *, tile::ConfigAttr config, const Target &) {
 moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
                          const Target &) {
   return positionBlocks(cast<tile::QuantizeOp>(op).getTopK().value_or(1),
+                        getRowsPerCta(config));
+}
+
+moert::Expr rmsNormGrid(Operation *op, tile::ConfigAttr config,
+                        const Target &) {
+  return positionBlocks(cast<tile::RmsNormOp>(op).getTopK().value_or(1),
                         getRowsPerCta(config));
 }
 
@@ -359,6 +370,11 @@ struct RowMapSchedule final : ScheduleOf<rowsIllegal, chooseRowMap, rowsGrid> {
   RowMapSchedule() : ScheduleOf("cpu.row_map", "tile.row_map") {}
 };
 
+struct RmsNormSchedule final
+    : ScheduleOf<rowsIllegal, chooseRmsNorm, rmsNormGrid> {
+  RmsNormSchedule() : ScheduleOf("cpu.rms_norm", "tile.rms_norm") {}
+};
+
 struct QuantizeSchedule final
     : ScheduleOf<quantizeIllegal, chooseQuantize, quantizeGrid> {
   QuantizeSchedule() : ScheduleOf("cpu.quantize", "tile.quantize") {}
@@ -387,6 +403,9 @@ const Schedule &moec::getCpuPlaceIdsSchedule() {
 }
 const Schedule &moec::getCpuRowMapSchedule() {
   return getOnly<RowMapSchedule>();
+}
+const Schedule &moec::getCpuRmsNormSchedule() {
+  return getOnly<RmsNormSchedule>();
 }
 const Schedule &moec::getCpuTensorScaleSchedule() {
   return getOnly<TensorScaleSchedule>();

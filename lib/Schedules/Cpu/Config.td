@@ -46,6 +46,10 @@ def Tile_CpuRowMapAttr : Tile_Config<"cpu", "row_map", "CpuRowMap", [Tile_Lanes,
   let summary = "config of cpu.row_map";
 }
 
+def Tile_CpuRmsNormAttr : Tile_Config<"cpu", "rms_norm", "CpuRmsNorm", [Tile_Lanes, Tile_RowsPerCta]> {
+  let summary = "config of cpu.rms_norm";
+}
+
 def Tile_CpuTensorScaleAttr : Tile_Config<"cpu", "tensor_scale", "CpuTensorScale", [Tile_Lanes]> {
   let summary = "config of cpu.tensor_scale, which runs in one CTA";
 }

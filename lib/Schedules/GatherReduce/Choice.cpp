@@ -154,6 +154,57 @@ int64_t gatherRowsBlock(Operation *, tile::ConfigAttr config) {
   return getGatherWarps(config) * kWarp;
 }
 
+//===----------------------------------------------------------------------===//
+// gpu.rms_norm
+//===----------------------------------------------------------------------===//
+
+MemRefType getNormType(Operation *op) {
+  return cast<MemRefType>(cast<tile::RmsNormOp>(op).getResult().getType());
+}
+
+constexpr int64_t kMaxNormThreads = 512;
+
+std::string rmsNormIllegal(Operation *op, tile::ConfigAttr attr,
+                           const Target &) {
+  auto config = cast<tile::GpuRmsNormAttr>(attr);
+  if (std::string reason = whyNotLanes(config.getVectorWidth(), getNormType(op));
+      !reason.empty())
+    return reason;
+  int64_t threads = config.getThreads();
+  if (threads > 0 && threads % kWarp == 0 && threads <= kMaxNormThreads)
+    return {};
+  return "threads = " + number(threads) + "; give a multiple of " +
+         number(kWarp) + " up to " + number(kMaxNormThreads);
+}
+
+tile::ConfigAttr chooseRmsNorm(Operation *op, const Target &) {
+  MemRefType type = getNormType(op);
+  int64_t lanes = getVectorLanes(type);
+  int64_t threads =
+      std::min<int64_t>(llvm::alignTo(type.getDimSize(1) / lanes, kWarp),
+                        kMaxNormThreads);
+  return tile::GpuRmsNormAttr::get(op->getContext(), threads, lanes);
+}
+
+/// A CTA for each row, but no more than a device works on at once.
+moert::Expr rmsNormGrid(Operation *op, tile::ConfigAttr, const Target &target) {
+  moert::Expr rows =
+      moert::Expr::tokens() *
+      moert::Expr(cast<tile::RmsNormOp>(op).getTopK().value_or(1));
+  constexpr int64_t perMultiprocessor = 16;
+  int64_t most = perMultiprocessor * target.getMultiprocessors();
+  return most ? moert::Expr::min(rows, most) : rows;
+}
+
+int64_t rmsNormBlock(Operation *, tile::ConfigAttr config) {
+  return cast<tile::GpuRmsNormAttr>(config).getThreads();
+}
+
+struct RmsNormSchedule final
+    : ScheduleOf<rmsNormIllegal, chooseRmsNorm, rmsNormGrid, rmsNormBlock> {
+  RmsNormSchedule() : ScheduleOf("gpu.rms_norm", "tile.rms_norm") {}
+};
+
 struct RowMapSchedule final
     : ScheduleOf<columnsIllegal, chooseRowMap, columnsGrid, columnsBlock> {
   RowMapSchedule() : ScheduleOf("gpu.row_map", "tile.row_map") {}
@@ -182,6 +233,9 @@ struct GatherReduceSchedule final
 
 const Schedule &moec::getGpuRowMapSchedule() {
   return getOnly<RowMapSchedule>();
+}
+const Schedule &moec::getGpuRmsNormSchedule() {
+  return getOnly<RmsNormSchedule>();
 }
 const Schedule &moec::getGpuGatherRowsSchedule() {
   return getOnly<GatherRowsSchedule>();

@@ -14,6 +14,11 @@ def Tile_GpuRowMapAttr : Tile_Config<"gpu", "row_map", "GpuRowMap", [Tile_Column
   let summary = "config of gpu.row_map";
 }
 
+def Tile_GpuRmsNormAttr : Tile_Config<"gpu", "rms_norm", "GpuRmsNorm", [
+    Tile_Number<"threads", "threads of a CTA, which go through a row">, Tile_VectorWidth]> {
+  let summary = "config of gpu.rms_norm";
+}
+
 def Tile_GpuGatherRowsAttr : Tile_Config<"gpu", "gather_rows", "GpuGatherRows", [
     Tile_Number<"warps", "warps of a CTA, each of which copies a row">]> {
   let summary = "config of gpu.gather_rows";

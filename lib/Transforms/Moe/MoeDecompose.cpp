@@ -128,6 +128,12 @@ private:
 
   void route();
   void permute();
+  /// Whether the rows of the experts are multiplied by the tokens' weights.
+  bool weighsRows() {
+    return !layer.getWeightOnInput() && !layer.getUnreduced();
+  }
+  Value normalize(Value input, Value weight, NormAttr norm, StringRef name,
+                  bool slots = false);
   void makeExpertInput();
   Value runExperts();
   Value runSharedExpert();
@@ -409,6 +415,19 @@ void LayerDecomposer::permute() {
   rowWeight = op.getRowWeight();
 }
 
+/// A norm of rows of tokens, or with `slots` of the experts' rows, which it
+/// multiplies by their weights.
+Value LayerDecomposer::normalize(Value input, Value weight, NormAttr norm,
+                                 StringRef name, bool slots) {
+  bool takesWeights = slots && weighsRows();
+  auto op = RmsNormOp::create(
+      b, input.getType(), input, weight, takesWeights ? rowWeight : Value(),
+      slots ? offsets : Value(),
+      slots ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(), norm);
+  setNames(op, {name});
+  return op.getResult();
+}
+
 void LayerDecomposer::makeExpertInput() {
   latentInput = layer.getHidden();
   if (layer.getLatentDown()) {
@@ -417,6 +436,9 @@ void LayerDecomposer::makeExpertInput() {
     latentInput = product(p, tensorOf({kTokens, layer.getExpertWidth()}, dtype),
                           "latent_in", kNoEpilogue);
   }
+  if (Value weight = layer.getLatentInNorm())
+    latentInput = normalize(latentInput, weight,
+                            layer.getNorm("latent_in_norm"), "latent_in_norm");
   expertInput = latentInput;
   if (!layer.getWeightOnInput())
     return;
@@ -469,7 +491,7 @@ Value LayerDecomposer::runExperts() {
                  layer.getW2ZeroPoint(), layer.getW2GlobalScale());
   second.offsets = offsets;
   setInput(second, hidden, layer.getW2InputScale());
-  if (!layer.getWeightOnInput() && !layer.getUnreduced())
+  if (weighsRows() && !layer.getExpertsNorm())
     second.rows.push_back(rowWeight);
   if (layer.getW2Bias())
     second.columns.push_back(layer.getW2Bias());
@@ -482,9 +504,13 @@ Value LayerDecomposer::runExperts() {
     return y;
   };
   auto type = tensorOf({kPositions, layer.getExpertWidth()}, dtype);
-  if (second.rows.empty() && second.columns.empty())
-    return product(second, type, "experts_out", kNoEpilogue);
-  return product(second, type, "experts_out", finish);
+  Value out = second.rows.empty() && second.columns.empty()
+                  ? product(second, type, "experts_out", kNoEpilogue)
+                  : product(second, type, "experts_out", finish);
+  if (Value weight = layer.getExpertsNorm())
+    out = normalize(out, weight, layer.getNorm("experts_norm"), "experts_norm",
+                    /*slots=*/true);
+  return out;
 }
 
 Value LayerDecomposer::runSharedExpert() {
@@ -566,6 +592,9 @@ void LayerDecomposer::reduce(Value expertRows, Value shared) {
   setNames(sum, {latent ? "routed_out" : "output"});
   Value output = sum.getResult();
   if (latent) {
+    if (Value weight = layer.getLatentOutNorm())
+      output = normalize(output, weight, layer.getNorm("latent_out_norm"),
+                         "latent_out_norm");
     Product p(layer.getLatentUp());
     p.input = output;
     p.numValidTokens = layer.getNumValidTokens();

@@ -146,9 +146,11 @@ private:
   /// physical ids, then physical to local ones.
   SmallVector<PlaceIdsOp, 2> places;
   ZeroExperts zeros;
-  /// With zero experts and a latent width: the gemm back to the hidden size,
-  /// which runs on reduced sums of a rank's own rows.
+  /// With zero experts or a norm of the sum, and a latent width: the gemm back
+  /// to the hidden size, which runs on reduced sums of a rank's own rows.
   GroupedMatmulOp latentUp;
+  /// The norm of the experts' sum ahead of that gemm, which reads reduced rows.
+  RmsNormOp sumNorm;
   /// The ids chosen for the rank's own rows.
   Value ownIds;
   /// The table of destination ranks of the dispatch over dp, and the ids that
@@ -172,6 +174,10 @@ LogicalResult Parallelizer::findOps() {
     ownIds = place.getIds();
     place = ownIds.getDefiningOp<PlaceIdsOp>();
   }
+  for (Operation *user : unpermute->getUsers())
+    sumNorm = dyn_cast<RmsNormOp>(user);
+  if (sumNorm)
+    latentUp = cast<GroupedMatmulOp>(*sumNorm->user_begin());
   for (auto scale : func.getOps<TensorScaleOp>())
     return scale.emitOpError("computes one scale for all rows of a call, but "
                              "each rank of a mesh has different rows; quantize "
@@ -247,7 +253,7 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
   ops.insert(permute);
   for (Operation &op : func->getRegion(0).front().without_terminator()) {
     auto product = dyn_cast<GroupedMatmulOp>(op);
-    if (product && product == latentUp)
+    if ((product && product == latentUp) || (sumNorm && &op == sumNorm))
       continue;
     auto gather = dyn_cast<GatherRowsOp>(op);
     Value weight = product  ? product.getWeight()
@@ -509,7 +515,8 @@ void Parallelizer::combineSlots(Value addend) {
 void Parallelizer::finish() {
   SmallVector<OpOperand *> uses;
   if (latentUp) {
-    uses.push_back(&latentUp.getInputMutable());
+    uses.push_back(sumNorm ? &sumNorm.getInputMutable()
+                           : &latentUp.getInputMutable());
     for (OpOperand &shared : latentUp.getElementwiseOperandsMutable())
       uses.push_back(&shared);
   } else {

@@ -90,6 +90,7 @@ private:
   LogicalResult visit(PermuteOp op);
   LogicalResult visit(GroupedMatmulOp op);
   LogicalResult visit(RowMapOp op);
+  LogicalResult visit(RmsNormOp op);
   LogicalResult visit(UnpermuteOp op);
   LogicalResult visit(DispatchOp op);
   LogicalResult visit(CombineOp op);
@@ -329,7 +330,7 @@ LogicalResult PartialVerifier::passRegion(Operation *op, Region &region,
 LogicalResult PartialVerifier::visit(Operation &op) {
   return TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<RouteOp, PlaceIdsOp, PermuteOp, GroupedMatmulOp, RowMapOp,
-            UnpermuteOp, DispatchOp, CombineOp, func::ReturnOp>(
+            RmsNormOp, UnpermuteOp, DispatchOp, CombineOp, func::ReturnOp>(
           [&](auto typed) { return visit(typed); })
       .Default([&](Operation *other) {
         return requireWhole(other, other->getOperands(), kCombineAhead);
@@ -420,6 +421,15 @@ LogicalResult PartialVerifier::visit(RowMapOp op) {
     passCombined(element, op.getResult());
   }
   return passRegion(op, op.getBody(), inputs, op.getResult());
+}
+
+/// A rank has whole rows of its own experts, of which only the sum is partial.
+LogicalResult PartialVerifier::visit(RmsNormOp op) {
+  if (!op.getOffsets() || mesh.getNumExperts() == 0)
+    return requireWhole(op, op->getOperands(), kCombineAhead);
+  states[op.getResult()].partial = states.lookup(op.getInput()).partial;
+  passCombined(op.getInput(), op.getResult());
+  return success();
 }
 
 LogicalResult PartialVerifier::visit(UnpermuteOp op) {

@@ -271,6 +271,15 @@ def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray
     return round_to(s * spec.shared_experts.scale, spec.dtype)
 
 
+def _normalize(spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray) -> np.ndarray:
+    """The norm of rows of D, not rounded."""
+    norm, weight = spec.norms[name], _float64(tensors[f"norms.{name}"])
+    if norm.weight_first:
+        x = round_to(x * (norm.offset + weight), spec.dtype)
+    x = x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + norm.epsilon)
+    return x if norm.weight_first else x * (norm.offset + weight)
+
+
 def _routed(
     spec: LayerSpec, tensors: Mapping, x: np.ndarray, decision: Decision
 ) -> np.ndarray:
@@ -295,6 +304,8 @@ def _routed(
     found = _find_scale(spec, "experts.w2", np.concatenate(rounded))
     for expert, (chosen, a) in activated.items():
         y = _second(spec, tensors, expert, a, found)
+        if "expert" in spec.norms:
+            y = _normalize(spec, tensors, "expert", round_to(y, spec.dtype))
         if not on_input and not in_slots:
             y = y * weights[chosen]
         np.add.at(r, (rows[chosen], slots[chosen] if in_slots else 0), round_to(y, spec.dtype))
@@ -331,9 +342,14 @@ def evaluate(
         x = hidden
         if spec.latent_size is not None:
             x = round_to(product(hidden, tensors["latent.down"]), spec.dtype)
+        if "latent_in" in spec.norms:
+            x = round_to(_normalize(spec, tensors, "latent_in", x), spec.dtype)
         total = _routed(spec, tensors, x, decision)
         if spec.latent_size is not None:
-            total = product(round_to(total, spec.dtype), tensors["latent.up"])
+            total = round_to(total, spec.dtype)
+            if "latent_out" in spec.norms:
+                total = round_to(_normalize(spec, tensors, "latent_out", total), spec.dtype)
+            total = product(total, tensors["latent.up"])
         if spec.shared_experts is not None:
             total = total + _shared(spec, tensors, hidden)
     out[present] = round_to(total, spec.dtype)

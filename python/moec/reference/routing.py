@@ -72,6 +72,7 @@ class Routing:
     ):
         self._spec = spec
         routing = spec.routing
+        logits = logits * routing.logit_scale
         if routing.logit_softcap is not None:
             logits = routing.logit_softcap * np.tanh(logits / routing.logit_softcap)
         value = scores(routing.score, logits)

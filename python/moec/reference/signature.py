@@ -93,6 +93,7 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     if spec.latent_size is not None:
         tensors.append(Tensor("latent.down", (spec.latent_size, hidden), dtype))
         tensors.append(Tensor("latent.up", (hidden, spec.latent_size), dtype))
+    tensors += [Tensor(f"norms.{name}", (spec.width,), dtype) for name in spec.norms]
     if spec.replicas is not None:
         shape = (spec.num_experts, spec.replicas.max_replicas)
         tensors.append(Tensor("replicas.physical_ids", shape, "i32"))

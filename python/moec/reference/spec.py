@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Routing:
     nonfinite: str = "zero"
     weight_on_input: bool = False
     hash_vocab_size: int | None = None
+    logit_scale: float = 1.0
     logit_softcap: float | None = None
     logits_dtype: str = "f32"
 
@@ -63,6 +64,15 @@ class SharedExperts:
     activation: Activation | None = None
     quantization: Products = Products()
     columns: bool = False
+
+
+@dataclass(frozen=True)
+class Norm:
+    """An RMS norm of rows of the routed experts' width."""
+
+    epsilon: float
+    offset: float = 0.0
+    weight_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,8 @@ class LayerSpec:
     quantized_input: bool = False
     num_zero_experts: int = 0
     latent_size: int | None = None
+    #: By name: latent_in, expert, latent_out.
+    norms: dict[str, Norm] = field(default_factory=dict)
     gate_up_order: str = "gate_up"
     expert_bias: bool = False
     expert_columns: bool = False
@@ -254,6 +266,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         quantized_input=fields.boolean("quantized_input"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
         latent_size=fields.integer("latent_size"),
+        norms=_parse_norms(fields.object("norms")),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
         expert_bias=fields.boolean("expert_bias"),
         expert_columns=fields.boolean("expert_columns"),
@@ -266,6 +279,19 @@ def _parse_spec(fields: Fields) -> LayerSpec:
     )
     fields.finish()
     return LayerSpec(**spec)
+
+
+def _parse_norms(fields: Fields | None) -> dict[str, Norm]:
+    norms = {}
+    if fields is None:
+        return norms
+    for name in ("latent_in", "expert", "latent_out"):
+        own = fields.object(name)
+        if own is not None:
+            norms[name] = Norm(own.number("epsilon", 0.0), own.number("offset", 0.0), own.boolean("weight_first"))
+            own.finish()
+    fields.finish()
+    return norms
 
 
 def _parse_ids(fields: Fields, field: str) -> str | None:
@@ -316,6 +342,7 @@ def _parse_routing(fields: Fields, entry: str) -> Routing:
             "nonfinite", ("zero", "neg_inf", "lowest"), nonfinite
         ),
         weight_on_input=fields.boolean("weight_on_input"),
+        logit_scale=fields.number("logit_scale", 1.0),
         logit_softcap=fields.number("logit_softcap"),
         logits_dtype=fields.choice("logits_dtype", DTYPES, "f32"),
         hash_vocab_size=fields.integer("hash_vocab_size"),
@@ -466,11 +493,19 @@ def _check_parameters(activation: Activation, field: str) -> None:
 def _check(spec: LayerSpec) -> None:
     """Refuses sizes beyond the limits, and contradictory fields."""
     _check_limits(spec)
+    for name, norm in spec.norms.items():
+        _require(norm.epsilon > 0, f"field 'norms.{name}.epsilon': must be above 0")
+        _require(name == "expert" or spec.latent_size is not None, f"field 'norms.{name}': needs 'latent_size'")
     routes, k, routing = spec.num_routes, spec.top_k, spec.routing
     softcap = spec.routing.logit_softcap
     _require(
         softcap is None or (softcap > 0 and spec.routing.select != "sparsemixer"),
         "field 'routing.logit_softcap': must be above 0, and not with sparsemixer",
+    )
+    logit_scale = spec.routing.logit_scale
+    _require(
+        logit_scale > 0 and (logit_scale == 1 or spec.routing.select != "sparsemixer"),
+        "field 'routing.logit_scale': must be above 0, and not with sparsemixer",
     )
     shared = spec.shared_experts and spec.shared_experts.activation
     _require(

@@ -149,6 +149,19 @@ struct RowMapOperands {
 };
 llvm::LogicalResult verifyRowMap(mlir::Operation *op, const RowMapOperands &o);
 
+/// `moe.rms_norm`, `tile.rms_norm`.
+struct RmsNormOperands {
+  template <typename OpTy>
+  explicit RmsNormOperands(OpTy op)
+      : input(op.getInput()), weight(op.getWeight()), rows(op.getRowWeight()),
+        offsets(op.getOffsets()), result(op.getResult()), topK(op.getTopK()) {}
+
+  mlir::Value input, weight, rows, offsets, result;
+  std::optional<int64_t> topK;
+};
+llvm::LogicalResult verifyRmsNorm(mlir::Operation *op,
+                                  const RmsNormOperands &o);
+
 /// `moe.tensor_scale`, `tile.tensor_scale`.
 struct TensorScaleOperands {
   template <typename OpTy>
