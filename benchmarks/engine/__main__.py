@@ -119,7 +119,9 @@ def start_ranks(ranks: int) -> int:
             die_with_parent()
             rank = other
             break
-    os.environ.update(find_nccl() | OF_RANKS | {
+    for name, value in find_nccl().items():
+        os.environ.setdefault(name, value)
+    os.environ.update(OF_RANKS | {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": str(port)})
     return rank
 

@@ -71,6 +71,7 @@ def modelopt(algorithm: str, **more: Any) -> Config:
 
 _TOKEN = {"num_bits": 8, "strategy": "token", "dynamic": True}
 _FP4 = {"num_bits": 4, "type": "float"}
+_MXFP8 = _FP8 | {"strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"}
 _NVFP4 = _FP4 | {"strategy": "tensor_group", "group_size": 16}
 
 
@@ -116,6 +117,12 @@ MODELS: dict[str, Model] = {
         "nvfp4-pack-quantized", _NVFP4 | {"scale_dtype": "torch.float8_e4m3fn"}, _NVFP4 | {"dynamic": "local"})),
     "q3ctmxfp4": qwen3("compressed-tensors mxfp4", compressed(
         "mxfp4-pack-quantized", _FP4 | {"strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"})),
+    "q3ctmxfp8": qwen3("compressed-tensors mxfp8", compressed("mxfp8-quantized", _MXFP8, _MXFP8 | {"dynamic": True})),
+    "q3ctw4a8": qwen3("compressed-tensors int4, fp8 activations", compressed(
+        "pack-quantized", {"num_bits": 4, "strategy": "group", "group_size": 128}, _TOKEN | _FP8)),
+    "q3ctmx4a8": qwen3("compressed-tensors mxfp4, fp8 activations", compressed(
+        "mxfp4-pack-quantized", _FP4 | {"strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"},
+        _TOKEN | _FP8)),
     "q3mofp8": qwen3("ModelOpt fp8", modelopt("FP8")),
     "q3monvfp4": qwen3("ModelOpt nvfp4", modelopt("NVFP4", group_size=16)),
     "q3int8": qwen3("experts_int8", {"quant_method": "experts_int8"}),
