@@ -41,7 +41,7 @@ private:
 };
 
 /// The host device, with failing call number `failAt`.
-class FailingDevice : public Device {
+class FailingDevice : public DeviceWithoutGraphs {
 public:
   FailingDevice(std::unique_ptr<Device> host, int failAt)
       : failAt(failAt), host(std::move(host)) {}

@@ -150,7 +150,7 @@ struct Call {
 };
 
 /// The host device with logged calls.
-class LoggedDevice final : public Device {
+class LoggedDevice final : public DeviceWithoutGraphs {
 public:
   explicit LoggedDevice(std::vector<Call> &log)
       : log(log), host(std::move(*createHostDevice(1))) {}

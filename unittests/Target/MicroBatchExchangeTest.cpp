@@ -37,7 +37,7 @@ int64_t countFirst(int64_t own) {
 
 /// A simulated device without the order between the halves' collectives: it
 /// does not wait for the event created last but one.
-class Device : public moert::Device {
+class Device : public moert::DeviceWithoutGraphs {
 public:
   Device(moert::Device &inner, bool orders) : inner(inner), orders(orders) {}
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 namespace moec::testing {
 
@@ -25,6 +26,7 @@ public:
 class RecordedGraph : public moert::Graph {
 public:
   std::vector<std::function<moert::Status()>> launches;
+  std::vector<std::shared_ptr<const void>> owned;
   bool hasRun = false;
 };
 
@@ -70,7 +72,15 @@ public:
       timed->tick = tick;
       return moert::Status::ok();
     }
+    if (graph)
+      recorded.insert(&event);
     return inner.record(stream, event);
+  }
+  /// As in CUDA, captured work waits for captured work alone.
+  moert::Status wait(moert::Stream &stream, moert::Event &event) override {
+    if (graph && recorded.count(&event) == 0)
+      return moert::invalidArgument("wait: the event was recorded elsewhere");
+    return inner.wait(stream, event);
   }
   moert::Result<double> elapsedSeconds(moert::Event &from,
                                        moert::Event &to) override {
@@ -79,6 +89,16 @@ public:
   }
   moert::Status beginCapture(moert::Stream &) override {
     graph = std::make_unique<RecordedGraph>();
+    recorded.clear();
+    return moert::Status::ok();
+  }
+  moert::Result<moert::StreamState> inspect(moert::Stream &) override {
+    return moert::StreamState{0, graph ? std::optional<uint64_t>(1)
+                                       : std::nullopt};
+  }
+  moert::Status retain(moert::Stream &,
+                       std::shared_ptr<const void> owned) override {
+    graph->owned.push_back(std::move(owned));
     return moert::Status::ok();
   }
   moert::Result<std::unique_ptr<moert::Graph>>
@@ -103,6 +123,8 @@ public:
 private:
   moert::Device &inner;
   std::unique_ptr<RecordedGraph> graph;
+  /// Events of the capture.
+  std::set<moert::Event *> recorded;
 };
 
 } // namespace moec::testing

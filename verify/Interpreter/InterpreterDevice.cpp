@@ -62,7 +62,7 @@ private:
 };
 
 /// Memory, streams and events are the host's.
-class InterpreterDevice : public Device {
+class InterpreterDevice : public DeviceWithoutGraphs {
 public:
   InterpreterDevice(ModuleOp module, std::unique_ptr<Device> host)
       : module(module), host(std::move(host)) {}

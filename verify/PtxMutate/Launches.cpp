@@ -59,7 +59,7 @@ struct RecordedEvent : moert::Event {};
 
 /// A simulated device that executes calls at once, and records the memory
 /// before each launch.
-class RecordingDevice : public moert::Device {
+class RecordingDevice : public moert::DeviceWithoutGraphs {
 public:
   RecordingDevice(Recording &recording, const Grids &grids)
       : recording(recording), grids(grids) {}

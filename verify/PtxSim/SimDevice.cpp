@@ -96,7 +96,7 @@ public:
   std::vector<DeviceCall> calls;
 };
 
-class SimDevice : public moert::Device {
+class SimDevice : public moert::DeviceWithoutGraphs {
 public:
   SimDevice(const SimDeviceOptions &options, moert::GpuTarget capability,
             std::shared_ptr<DeviceCalls> shared, size_t index)

@@ -40,13 +40,19 @@ def _find_block(model: Any, layer: int) -> Any:
     raise Unfit(f"layer {layer} of {type(model).__name__} has no module with experts")
 
 
+def _make_generator(torch: Any, device: str) -> Any:
+    """Returns a generator of random numbers. A failed capture leaves the default one of a GPU unusable."""
+    return torch.Generator(device=device).manual_seed(0)
+
+
 def _fill(torch: Any, block: Any, dtype: Any, device: str) -> Any:
     """Gives a block without memory random weights of the order of 1 / sqrt(columns)."""
     block = block.to_empty(device=device).to(dtype)
+    generator = _make_generator(torch, device)
     with torch.no_grad():
         for tensor in (*block.parameters(), *block.buffers()):
             if tensor.is_floating_point():
-                tensor.normal_(std=(tensor.shape[-1] if tensor.dim() > 1 else 1) ** -0.5)
+                tensor.normal_(std=(tensor.shape[-1] if tensor.dim() > 1 else 1) ** -0.5, generator=generator)
             else:
                 tensor.zero_()
     return block.eval()
@@ -71,8 +77,9 @@ def make_transformers(model: Model, spec: Mapping[str, Any], layer: int, device:
         raise Unfit(f"Transformers cannot make it: {type(error).__name__}: {str(error).splitlines()[0]}") from error
 
     def make(tokens: int) -> Callable[[], Any]:
-        hidden = torch.randn(1, tokens, spec["hidden_size"], dtype=next(block.parameters()).dtype,
-                             device=_find_torch_device(device))
+        where = _find_torch_device(device)
+        hidden = torch.randn(1, tokens, spec["hidden_size"], dtype=next(block.parameters()).dtype, device=where,
+                             generator=_make_generator(torch, where))
 
         def run() -> Any:
             with torch.no_grad():
@@ -98,12 +105,13 @@ def make_vllm(model: Model, spec: Mapping[str, Any], layer: int, device: str) ->
     fused_experts = _import("vllm.model_executor.layers.fused_moe").fused_experts
     dtype, where = getattr(torch, _DTYPES[spec["dtype"]]), _find_torch_device(device)
     experts, hidden, inner = spec["num_experts"], spec["hidden_size"], spec["intermediate_size"]
-    w13 = torch.randn(experts, 2 * inner, hidden, dtype=dtype, device=where) * hidden**-0.5
-    w2 = torch.randn(experts, hidden, inner, dtype=dtype, device=where) * inner**-0.5
+    generator = _make_generator(torch, where)
+    w13 = torch.randn(experts, 2 * inner, hidden, dtype=dtype, device=where, generator=generator) * hidden**-0.5
+    w2 = torch.randn(experts, hidden, inner, dtype=dtype, device=where, generator=generator) * inner**-0.5
 
     def make(tokens: int) -> Callable[[], Any]:
-        rows = torch.randn(tokens, hidden, dtype=dtype, device=where)
-        weights, ids = torch.rand(tokens, experts, device=where).topk(spec["top_k"])
+        rows = torch.randn(tokens, hidden, dtype=dtype, device=where, generator=generator)
+        weights, ids = torch.rand(tokens, experts, device=where, generator=generator).topk(spec["top_k"])
         weights = weights / weights.sum(-1, keepdim=True)
         ids = ids.to(torch.int32)
         return lambda: fused_experts(rows, w13, w2, weights, ids)

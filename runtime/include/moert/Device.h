@@ -216,20 +216,31 @@ public:
 
   /// Records work that this thread gives to the stream from here on, instead of
   /// executing it. Devices without graphs return `unavailable`.
-  virtual Status beginCapture(Stream &stream);
+  virtual Status beginCapture(Stream &stream) = 0;
   /// Ends the capture, even if it has failed.
-  virtual Result<std::unique_ptr<Graph>> endCapture(Stream &stream);
-  virtual Result<StreamState> inspect(Stream &stream);
+  virtual Result<std::unique_ptr<Graph>> endCapture(Stream &stream) = 0;
+  virtual Result<StreamState> inspect(Stream &stream) = 0;
   Result<bool> isCapturing(Stream &stream);
   /// Makes the graph that `stream` is being captured into own `owned`, until
   /// the graph and everything instantiated from it are destroyed. The device
   /// frees `owned` in a later call that allocates, loads, or destroys a stream
   /// or a graph.
-  virtual Status retain(Stream &stream, std::shared_ptr<const void> owned);
-  virtual Status launchGraph(Stream &stream, Graph &graph);
+  virtual Status retain(Stream &stream, std::shared_ptr<const void> owned) = 0;
+  virtual Status launchGraph(Stream &stream, Graph &graph) = 0;
 
   /// Devices without bulk tensor copies return `unavailable`.
   virtual Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) = 0;
+};
+
+/// A device whose streams are never captured. A device that forwards to another
+/// one is none: its streams have the state that the other one knows.
+class DeviceWithoutGraphs : public Device {
+public:
+  Status beginCapture(Stream &stream) override;
+  Result<std::unique_ptr<Graph>> endCapture(Stream &stream) override;
+  Result<StreamState> inspect(Stream &stream) override;
+  Status retain(Stream &stream, std::shared_ptr<const void> owned) override;
+  Status launchGraph(Stream &stream, Graph &graph) override;
 };
 
 /// Captures the work that `body` gives to `stream` as a graph.

@@ -59,15 +59,17 @@ Status Device::checkResident(Kernel &, const LaunchDims &) {
   return Status::ok();
 }
 
-Status Device::beginCapture(Stream &) {
+Status DeviceWithoutGraphs::beginCapture(Stream &) {
   return unavailable("beginCapture: " + name() + " has no graphs; run without");
 }
 
-Result<std::unique_ptr<Graph>> Device::endCapture(Stream &) {
+Result<std::unique_ptr<Graph>> DeviceWithoutGraphs::endCapture(Stream &) {
   return unavailable("endCapture: " + name() + " has no graphs; run without");
 }
 
-Result<StreamState> Device::inspect(Stream &) { return StreamState(); }
+Result<StreamState> DeviceWithoutGraphs::inspect(Stream &) {
+  return StreamState();
+}
 
 Result<bool> Device::isCapturing(Stream &stream) {
   Result<StreamState> state = inspect(stream);
@@ -76,11 +78,11 @@ Result<bool> Device::isCapturing(Stream &stream) {
   return state->capture.has_value();
 }
 
-Status Device::retain(Stream &, std::shared_ptr<const void>) {
+Status DeviceWithoutGraphs::retain(Stream &, std::shared_ptr<const void>) {
   return unavailable("retain: " + name() + " has no graphs; run without");
 }
 
-Status Device::launchGraph(Stream &, Graph &) {
+Status DeviceWithoutGraphs::launchGraph(Stream &, Graph &) {
   return unavailable("launchGraph: " + name() + " has no graphs; run without");
 }
 

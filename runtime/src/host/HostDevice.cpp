@@ -88,7 +88,7 @@ static Result<int> checkNumThreads(const char *call, int numThreads) {
   return numThreads == 0 ? chooseNumThreads() : Result<int>(numThreads);
 }
 
-class HostDevice : public Device {
+class HostDevice : public DeviceWithoutGraphs {
 public:
   explicit HostDevice(std::unique_ptr<ThreadPool> pool)
       : pool(std::move(pool)) {}

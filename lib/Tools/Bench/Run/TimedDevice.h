@@ -38,6 +38,10 @@ public:
   std::string architecture() const override { return device.architecture(); }
   int64_t multiprocessors() const override { return device.multiprocessors(); }
   int64_t memoryBytes() const override { return device.memoryBytes(); }
+  int numThreads() const override { return device.numThreads(); }
+  moert::Status setNumThreads(int numThreads) override {
+    return device.setNumThreads(numThreads);
+  }
   bool takesMachineCode() const override { return device.takesMachineCode(); }
   moert::Status checkTarget(const std::string &target) const override {
     return device.checkTarget(target);
@@ -55,6 +59,10 @@ public:
   moert::Status fill(moert::Stream &stream, void *to, uint8_t value,
                      size_t bytes) override {
     return device.fill(stream, to, value, bytes);
+  }
+  moert::Status copyRows(moert::Stream &stream,
+                         const moert::RowCopy &rows) override {
+    return device.copyRows(stream, rows);
   }
   moert::Result<std::unique_ptr<moert::Module>>
   loadModule(const moert::ModuleImage &image) override {
@@ -102,6 +110,13 @@ public:
   moert::Result<std::unique_ptr<moert::Graph>>
   endCapture(moert::Stream &stream) override {
     return device.endCapture(stream);
+  }
+  moert::Result<moert::StreamState> inspect(moert::Stream &stream) override {
+    return device.inspect(stream);
+  }
+  moert::Status retain(moert::Stream &stream,
+                       std::shared_ptr<const void> owned) override {
+    return device.retain(stream, std::move(owned));
   }
   moert::Status launchGraph(moert::Stream &stream,
                             moert::Graph &graph) override {
