@@ -215,7 +215,7 @@ private:
 };
 
 /// Meets other ranks through `inner`, or none if it is null; has memory as
-/// results().
+/// results() if it runs kernels.
 class LoggedCommunicator final : public Communicator {
 public:
   LoggedCommunicator(const Mesh &mesh, int64_t rank,
@@ -234,7 +234,8 @@ public:
   }
   int64_t leastCopiedBytes() const override { return leastBytes; }
   void *results(MeshAxis axis) override {
-    return axis == MeshAxis::Data && !memory.empty() ? memory.data() : nullptr;
+    bool isReserved = axis == MeshAxis::Data && !memory.empty();
+    return makesSums && isReserved ? memory.data() : nullptr;
   }
   bool runsKernels() const override { return makesSums; }
   Status run(Stream &stream, const Collective &collective) override {
