@@ -154,9 +154,13 @@ class PooledLayer(LayerInWorkspace):
         topk_weights: torch.Tensor,
         out: torch.Tensor,
         workspace: Optional[torch.Tensor] = None,
+        scale: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Runs call() of a layer of entry "ids"."""
-        return self.call(hidden_states, {"topk_ids": topk_ids, "topk_weights": topk_weights}, out, workspace)
+        inputs = {"topk_ids": topk_ids, "topk_weights": topk_weights}
+        if scale is not None:
+            inputs["hidden_states_scale"] = scale
+        return self.call(as_bytes(hidden_states), inputs, out, workspace)
 
     def call(
         self,
@@ -167,7 +171,7 @@ class PooledLayer(LayerInWorkspace):
     ) -> torch.Tensor:
         """Runs the layer on [T, H] for any T, in runs of up to max_tokens.
 
-        inputs: further inputs of a call, with one row or element per token.
+        inputs: further inputs of a call, with one row or element per token, or one for all.
         workspace: memory of the caller instead of that of the stream."""
         if workspace is not None:
             self.use_workspace(workspace)
@@ -178,7 +182,7 @@ class PooledLayer(LayerInWorkspace):
             return self.layer(hidden_states, out=out, **inputs)
         for begin in range(0, tokens, most):
             part = slice(begin, begin + most)
-            given = {name: each[part] for name, each in inputs.items()}
+            given = {name: each[part] if each.shape[0] == tokens else each for name, each in inputs.items()}
             self.layer(hidden_states[part], out=out[part], **given)
         return out
 

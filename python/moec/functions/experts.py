@@ -112,7 +112,9 @@ class Experts:
 
     activation, quant_config, weight_on_input, parameters: as in fused_experts().
     chunk_tokens: tokens per run of the layer.
-    batch_invariant: the bits of a row depend on this row and the weights alone."""
+    batch_invariant: the bits of a row depend on this row and the weights alone.
+    output: "slots" for the rows of a token's experts, [T, k * H], neither weighed nor added.
+    quantized_input: hidden_states are quantized as quant_config says, and calls give their scales."""
 
     def __init__(
         self,
@@ -123,7 +125,11 @@ class Experts:
         parameters: Optional[Mapping[str, float]] = None,
         chunk_tokens: int = CHUNK_TOKENS,
         batch_invariant: bool = False,
+        output: str = "sum",
+        quantized_input: bool = False,
     ) -> None:
+        self.output = output
+        self.quantized_input = quantized_input
         self.activation = describe_activation(activation, quant_config, parameters)
         self.quant_config = quant_config
         self.weight_on_input = weight_on_input
@@ -177,6 +183,10 @@ class Experts:
         }
         if self.batch_invariant:
             spec["batch_invariant"] = True
+        if self.output != "sum":
+            spec["output"] = self.output
+        if self.quantized_input:
+            spec["quantized_input"] = True
         if self.placed is not None:
             spec |= describe_placement(self.placed, experts)
         elif top_k > experts:
@@ -277,10 +287,13 @@ class Experts:
         expert_map: Optional[torch.Tensor] = None,
         out: Optional[torch.Tensor] = None,
         workspace: Optional[torch.Tensor] = None,
+        scale: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Runs fused_experts() with these weights.
 
-        workspace: uint8 memory of the caller on a GPU."""
+        workspace: uint8 memory of the caller on a GPU.
+        scale: with quantized_input, f32 [T, n], or one element for all rows; None with a static scale. `out` is given
+            then, in the dtype of the layer."""
         if hidden_states.dim() != 2 or topk_ids.dim() != 2 or topk_ids.shape != topk_weights.shape:
             raise InvalidArgument(
                 f"topk_ids: hidden_states [T, H], topk_ids and topk_weights [T, k] expected, "
@@ -296,10 +309,13 @@ class Experts:
         ids = ids.contiguous()
         weights = topk_weights.to(torch.float32).contiguous()
         hidden_states = hidden_states.contiguous()
-        check_output(out, "out", hidden_states.shape, hidden_states)
+        tokens, hidden = hidden_states.shape
+        width = hidden * ids.shape[1] if self.output == "slots" else hidden
+        if out is None or not self.quantized_input:
+            check_output(out, "out", (tokens, width), hidden_states)
         if out is None:
-            out = torch.empty_like(hidden_states)
-        target = out if out.is_contiguous() else torch.empty_like(hidden_states)
+            out = hidden_states.new_empty((tokens, width))
+        target = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
         for name, weight in (("w1", w1), ("w2", w2)):
             # The layer checks its output itself; `out` is copied to afterwards.
             if target is not out and _overlap(out, weight):
@@ -308,10 +324,8 @@ class Experts:
             # Kernels may read input rows after they have written output rows.
             hidden_states = hidden_states.clone()
         with self._lock:
-            layer = self._prepare(
-                w1, w2, hidden_states.shape[1], hidden_states.dtype, ids.shape[1]
-            )
-            layer.run(hidden_states, ids, weights, target, workspace)
+            layer = self._prepare(w1, w2, hidden, out.dtype, ids.shape[1])
+            layer.run(hidden_states, ids, weights, target, workspace, scale)
         return out if target is out else out.copy_(target)
 
 

@@ -1,0 +1,147 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Prepare, experts and finalize put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+import torch
+
+from .. import InvalidArgument
+from .metadata import SharedResizableBuffer
+
+
+def _get_format(part: Any) -> str:
+    """The name of the activation format: a property of prepare, a method of experts, of moec or vLLM."""
+    found = part.activation_format
+    return (found() if callable(found) else found).name
+
+
+def check_parts(prepare_finalize: Any, fused_experts: Any) -> None:
+    """Raises InvalidArgument for parts that do not fit, with both by name."""
+    names = f"{type(prepare_finalize).__name__} and {type(fused_experts).__name__}"
+    formats = _get_format(prepare_finalize), _get_format(fused_experts)
+    if formats[0] != formats[1]:
+        raise InvalidArgument(
+            f"{names}: rows of {formats[0]} and of {formats[1]}; give experts of that format, or InBatches(...) around "
+            "prepare and finalize")
+    most, dispatchers = (getattr(fused_experts, name, None) for name in ("max_num_tokens", "num_dispatchers"))
+    given = prepare_finalize.max_num_tokens_per_rank()
+    if most is not None and given is not None and most != given:
+        raise InvalidArgument(f"{names}: max_num_tokens is {given} and {most}; give both the same")
+    if dispatchers is not None and dispatchers != prepare_finalize.num_dispatchers():
+        raise InvalidArgument(
+            f"{names}: num_dispatchers is {prepare_finalize.num_dispatchers()} and {dispatchers}; give both the same")
+    config = fused_experts.quant_config
+    has_scales = config is not None and (config.per_act_token_quant or config.block_shape or config.a1_scale is not None)
+    if (
+        prepare_finalize.num_dispatchers() > 1 and config is not None and config.quant_dtype is not None
+        and not has_scales and not fused_experts.expects_unquantized_inputs and config.quant_dtype != "mxfp8"
+    ):
+        raise InvalidArgument(
+            f"{names}: activations with one scale for all rows of a call, which come from several ranks; give a1_scale, "
+            "or quantize by token or block")
+
+
+class ModularKernel:
+    """A kernel of any prepare/finalize and any experts that fit, moec's or vLLM's. Parts that do not fit raise
+    InvalidArgument here."""
+
+    def __init__(self, prepare_finalize: Any, fused_experts: Any) -> None:
+        check_parts(prepare_finalize, fused_experts)
+        self.prepare_finalize = prepare_finalize
+        self.fused_experts = fused_experts
+        #: Memory of the experts' output and of their workspaces.
+        self._output, self._first, self._second = (SharedResizableBuffer() for _ in range(3))
+        prepare_finalize.post_init_setup(fused_experts)
+
+    def output_is_reduced(self) -> bool:
+        """Returns whether ranks that share tokens have nothing left to add."""
+        return self.prepare_finalize.output_is_reduced()
+
+    def _prepare(self, arguments: tuple[Any, ...]) -> Any:
+        is_deferred = self.fused_experts.expects_unquantized_inputs
+        arguments = (*arguments, self.fused_experts.quant_config, is_deferred)
+        if not self.prepare_finalize.supports_async():
+            return self.prepare_finalize.prepare(*arguments)
+        return _receive(self.prepare_finalize.prepare_async(*arguments))
+
+    def _run_experts(
+        self, dtype: torch.dtype, rows: torch.Tensor, scale: Any, weights: tuple[torch.Tensor, torch.Tensor],
+        choice: tuple[torch.Tensor, torch.Tensor], activation: Any, global_num_experts: int, expert_map: Any, meta: Any,
+        on_input: bool,
+    ) -> torch.Tensor:
+        experts = self.fused_experts
+        _, M, N, K, top_k = experts.moe_problem_size(rows, *weights, choice[1])
+        if M == 0:
+            return rows.new_empty((*rows.shape[:-1], experts.output_hidden_dim(K)), dtype=dtype)
+        first, second, shape = experts.workspace_shapes(
+            M, N, K, top_k, global_num_experts, weights[0].shape[0], meta, activation)
+        kind = experts.workspace_dtype(dtype)
+        output = self._output.get(shape, rows.device, kind)
+        experts.apply(
+            output=output, hidden_states=rows, w1=weights[0], w2=weights[1], topk_weights=choice[0], topk_ids=choice[1],
+            activation=activation, global_num_experts=global_num_experts, expert_map=expert_map, a1q_scale=scale,
+            a2_scale=getattr(experts.quant_config, "a2_scale", None),
+            workspace13=self._first.get(first, rows.device, kind) if math.prod(first) else output.new_empty(0),
+            workspace2=self._second.get(second, rows.device, kind) if math.prod(second) else output.new_empty(0),
+            expert_tokens_meta=meta, apply_router_weight_on_input=on_input,
+        )
+        return output
+
+    @torch.no_grad()
+    def apply(
+        self,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        activation: Any = "silu",
+        global_num_experts: int = -1,
+        expert_map: Optional[torch.Tensor] = None,
+        apply_router_weight_on_input: bool = False,
+        shared_experts: Optional[Callable[[torch.Tensor], torch.Tensor]] = None,
+        shared_experts_input: Optional[torch.Tensor] = None,
+    ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        """Returns the output for hidden_states [T, H], or with shared_experts a pair: theirs, and the routed one.
+
+        w1, w2: the weights of this rank's experts.
+        topk_ids: ids of all ranks' experts.
+        global_num_experts: experts of all ranks; -1: those of w1.
+        expert_map: i32 [global_num_experts], this rank's experts; -1 for those of others.
+        shared_experts: called while rows return, with shared_experts_input, else hidden_states.
+
+        Raises InvalidArgument, and the communicator's exception if a rank does not come."""
+        total = w1.shape[0] if global_num_experts == -1 else global_num_experts
+        rows, scale, meta, ids, weights = self._prepare(
+            (hidden_states, topk_weights, topk_ids, total, expert_map, apply_router_weight_on_input))
+        choice = topk_weights if weights is None else weights, topk_ids if ids is None else ids
+        made = self._run_experts(
+            hidden_states.dtype, rows, scale, (w1, w2), choice, activation, total, expert_map, meta,
+            apply_router_weight_on_input)
+        width = self.fused_experts.output_hidden_dim(hidden_states.shape[-1])
+        output = hidden_states.new_empty((*hidden_states.shape[:-1], width))
+        arguments = (
+            output, made, *choice, apply_router_weight_on_input, self.fused_experts.finalize_weight_and_reduce_impl())
+        given = hidden_states if shared_experts_input is None else shared_experts_input
+        shared = None
+        if self.prepare_finalize.supports_async():
+            pending = self.prepare_finalize.finalize_async(*arguments)
+            shared = None if shared_experts is None else shared_experts(given)
+            _receive(pending)
+        else:
+            self.prepare_finalize.finalize(*arguments)
+            shared = None if shared_experts is None else shared_experts(given)
+        return output if shared_experts is None else (shared, output)
+
+
+def _receive(pending: Any) -> Any:
+    """Waits for a receiver, or a pair of hook and receiver."""
+    hook, receive = pending if isinstance(pending, tuple) else (None, pending)
+    if hook is not None:
+        hook()
+    return receive()
