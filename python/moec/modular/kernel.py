@@ -11,13 +11,19 @@ from typing import Any, Optional, Union
 import torch
 
 from .. import InvalidArgument
+from ..functions.quantization import QuantConfig
 from .metadata import SharedResizableBuffer
+from .weight_and_reduce import TopKWeightAndReduceDelegate
 
 
 def _get_format(part: Any) -> str:
     """The name of the activation format: a property of prepare, a method of experts, of moec or vLLM."""
     found = part.activation_format
     return (found() if callable(found) else found).name
+
+
+def _is_of_vllm(part: Any) -> bool:
+    return type(part).__module__.startswith("vllm.")
 
 
 def check_parts(prepare_finalize: Any, fused_experts: Any) -> None:
@@ -36,6 +42,10 @@ def check_parts(prepare_finalize: Any, fused_experts: Any) -> None:
         raise InvalidArgument(
             f"{names}: num_dispatchers is {prepare_finalize.num_dispatchers()} and {dispatchers}; give both the same")
     config = fused_experts.quant_config
+    if _is_of_vllm(prepare_finalize) and isinstance(config, QuantConfig):
+        raise InvalidArgument(
+            f"{names}: the first reads more of a quant_config than a QuantConfig has; give the experts vLLM's "
+            "FusedMoEQuantConfig")
     has_scales = config is not None and (config.per_act_token_quant or config.block_shape or config.a1_scale is not None)
     if (
         prepare_finalize.num_dispatchers() > 1 and config is not None and config.quant_dtype is not None
@@ -61,6 +71,15 @@ class ModularKernel:
     def output_is_reduced(self) -> bool:
         """Returns whether ranks that share tokens have nothing left to add."""
         return self.prepare_finalize.output_is_reduced()
+
+    def _find_reduction(self) -> Any:
+        """What the experts leave to finalize. vLLM's finalize knows its own Delegate only."""
+        impl = self.fused_experts.finalize_weight_and_reduce_impl()
+        if _is_of_vllm(self.prepare_finalize) and isinstance(impl, TopKWeightAndReduceDelegate):
+            from vllm.model_executor.layers.fused_moe import topk_weight_and_reduce
+
+            return topk_weight_and_reduce.TopKWeightAndReduceDelegate()
+        return impl
 
     def _prepare(self, arguments: tuple[Any, ...]) -> Any:
         is_deferred = self.fused_experts.expects_unquantized_inputs
@@ -126,7 +145,7 @@ class ModularKernel:
         width = self.fused_experts.output_hidden_dim(hidden_states.shape[-1])
         output = hidden_states.new_empty((*hidden_states.shape[:-1], width))
         arguments = (
-            output, made, *choice, apply_router_weight_on_input, self.fused_experts.finalize_weight_and_reduce_impl())
+            output, made, *choice, apply_router_weight_on_input, self._find_reduction())
         given = hidden_states if shared_experts_input is None else shared_experts_input
         shared = None
         if self.prepare_finalize.supports_async():

@@ -18,7 +18,9 @@ from .. import InvalidArgument
 class ExpertTokensMetadata:
     """The number of rows of each local expert, on the device and, where known, on the host."""
 
+    #: i32 [E] on the device of the rows; None if it is not known.
     expert_num_tokens: Optional[torch.Tensor]
+    #: The same on the host; None if only the device knows.
     expert_num_tokens_cpu: Optional[torch.Tensor]
 
     @staticmethod
