@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any, Callable
 
@@ -12,7 +13,7 @@ import torch
 from checkpoints import list_formats
 from test_formats import EXPERTS, HIDDEN, TOKENS, compute, load, make_call, make_layer, verify
 from vllm.config import VllmConfig
-from vllm.model_executor.layers.fused_moe import modular_kernel
+from vllm.model_executor.layers.fused_moe import config, modular_kernel
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import FusedMoEQuantConfig
 from vllm.model_executor.layers.fused_moe.expert_map_manager import determine_expert_map
@@ -23,7 +24,7 @@ from vllm.model_executor.layers.fused_moe.prepare_finalize.batched import Batche
 from vllm.model_executor.layers.fused_moe.prepare_finalize.no_dp_ep import MoEPrepareAndFinalizeNoDPEPModular
 from vllm.v1.worker.workspace import WorkspaceManager
 
-from moec import InvalidArgument, ranks
+from moec import InvalidArgument, functions, ranks
 from moec.modular import BatchedExperts, Experts, InBatches, ModularKernel, NoEP, OverRanks
 from moec.vllm.experts import MoecBatchedExperts, MoecExperts
 from moec.vllm.prepare import MoecBatchedPrepareAndFinalize, MoecPrepareAndFinalize
@@ -133,6 +134,12 @@ def test_moec_kernel_of_both(layer: Any, kind: str) -> None:
         call[0], layer.w13_weight, layer.w2_weight, call[1], call[2], activation, EXPERTS)
     assert output.shape == (TOKENS, HIDDEN)
     verify(output, compute(numbers, call), 1e-2)
+
+
+@pytest.mark.parametrize("name", [name for name in functions.__all__ if name.endswith("_moe_quant_config")])
+def test_constructors_of_quant_configs(name: str) -> None:
+    own, engine = (list(inspect.signature(getattr(module, name)).parameters) for module in (functions, config))
+    assert own == engine
 
 
 def test_parts_that_do_not_fit(layer: Any) -> None:

@@ -30,23 +30,55 @@ from .experts import batched_experts, clear, fused_experts
 from .expert_maps import determine_expert_map, make_round_robin_tables
 from .permutation import moe_permute, moe_unpermute
 from .quantization import QuantConfig
+from .quantization_configs import (
+    biased_moe_quant_config,
+    fp8_w8a16_moe_quant_config,
+    fp8_w8a8_moe_quant_config,
+    gptq_marlin_moe_quant_config,
+    int4_w4a16_moe_quant_config,
+    int4_w4afp8_moe_quant_config,
+    int8_w8a16_moe_quant_config,
+    int8_w8a8_moe_quant_config,
+    mxfp4_moe_quant_config,
+    mxfp4_mxfp8_moe_quant_config,
+    mxfp4_w4a16_moe_quant_config,
+    mxfp4_w4a8_moe_quant_config,
+    nvfp4_moe_quant_config,
+    nvfp4_w4a16_moe_quant_config,
+    ocp_mx_moe_quant_config,
+)
 from .routing import fused_topk, fused_topk_bias, grouped_topk
 
 __all__ = [
     "QuantConfig",
     "batched_experts",
     "batched_moe_align_block_size",
+    "biased_moe_quant_config",
     "clear",
     "count_expert_num_tokens",
     "determine_expert_map",
+    "fp8_w8a16_moe_quant_config",
+    "fp8_w8a8_moe_quant_config",
     "fused_experts",
     "fused_topk",
     "fused_topk_bias",
+    "gptq_marlin_moe_quant_config",
     "grouped_topk",
+    "int4_w4a16_moe_quant_config",
+    "int4_w4afp8_moe_quant_config",
+    "int8_w8a16_moe_quant_config",
+    "int8_w8a8_moe_quant_config",
     "make_round_robin_tables",
     "moe_align_block_size",
     "moe_permute",
     "moe_unpermute",
+    "mxfp4_moe_quant_config",
+    "mxfp4_mxfp8_moe_quant_config",
+    "mxfp4_w4a16_moe_quant_config",
+    "mxfp4_w4a8_moe_quant_config",
+    "nvfp4_moe_quant_config",
+    "nvfp4_w4a16_moe_quant_config",
+    "ocp_mx_moe_quant_config",
     "rebalance_experts",
 ]
 
