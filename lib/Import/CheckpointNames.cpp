@@ -103,7 +103,7 @@ public:
     else if (name == "gate.selection_bias")
       addSelectionBias();
     else if (name == "gate.expert_scale")
-      addWhole(names.expertScale);
+      addExpertScale();
     else if (name == "gate.hash_table")
       addWhole(names.hashTable);
     else if (isColumnOrder(name))
@@ -187,7 +187,15 @@ private:
       forms.push_back(splitGate(makePart(name)));
   }
 
+  void addExpertScale() {
+    addWhole(names.expertScale);
+    for (CheckpointForm &form : forms)
+      form.front().isSplat = names.isOneScale;
+  }
+
   void addSelectionBias() {
+    // The loader sets those of the last experts.
+    numRows -= spec.numAlwaysChosen;
     addWhole(names.selectionBias);
     SmallVector<StringRef> others;
     names.otherRouters.split(others, ' ', -1, /*KeepEmpty=*/false);
@@ -347,6 +355,24 @@ private:
         addStored(form, *stored, isFirst);
       else if (!form.flattened || !(quantization || isBias))
         addForm(form, isFirst, isBias);
+    }
+    if (spec.numAlwaysChosen > 0)
+      addAlwaysChosen(names.always[isFirst ? 0 : 1]);
+  }
+
+  /// Keeps the forms with one tensor of all experts, and adds that of the
+  /// experts that every token has.
+  void addAlwaysChosen(StringRef name) {
+    llvm::erase_if(forms, [](const CheckpointForm &form) {
+      return form.size() != 1 || form.front().isPerExpert();
+    });
+    for (CheckpointForm &form : forms) {
+      CheckpointPart always = form.front();
+      form.front().numExperts = always.firstExpert =
+          spec.numExperts - spec.numAlwaysChosen;
+      always.numExperts = spec.numAlwaysChosen;
+      always.name = name.str();
+      form.push_back(std::move(always));
     }
   }
 

@@ -22,7 +22,7 @@ from moec.reference.files import write_tensors
 
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "test/Tools/Inputs/checkpoints"
 PACKED = sorted(each.name for each in CHECKPOINTS.glob("*") if (each / "model.safetensors").exists())
-FORMS = [*PACKED, "bf16", "fused", "router-f32", "mixed", "act-order", "act-order-shared"]
+FORMS = [*PACKED, "bf16", "fused", "router-f32", "mixed", "always", "act-order", "act-order-shared"]
 H, I, E = 96, 32, 4
 KINDS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn,
          "F8_E8M0": ml_dtypes.float8_e8m0fnu, "I8": np.int8, "U8": np.uint8, "I32": np.int32, "I64": np.int64}
@@ -55,6 +55,15 @@ def make_plain(folder: Path, form: str, seed: int = 0) -> None:
                "model.layers.0.mlp.experts.0.gate_proj.weight": make(I, H)}
     if form == "fused":
         tensors |= {block + "experts.gate_up_proj": make(E, 2 * I, H), block + "experts.down_proj": make(E, H, I)}
+    elif form == "always":
+        # Inkling: experts that every token has, in tensors of their own; one factor of all weights.
+        shared = 2
+        tensors |= {block + "gate.weight": make(E + shared, H), block + "gate.bias": rng.standard_normal(E, np.float32),
+                    block + "gate.global_scale": np.float32([0.75]), block + "experts.w13_weight": make(E, 2 * I, H),
+                    block + "experts.w2_weight": make(E, H, I),
+                    block + "shared_experts.shared_w13_weight": make(shared, 2 * I, H),
+                    block + "shared_experts.shared_w2_weight": make(shared, H, I)}  # fmt: skip
+        del tensors["model.layers.0.mlp.experts.0.gate_proj.weight"]
     else:
         for expert in range(E):
             for name, shape in (("gate_proj", (I, H)), ("up_proj", (I, H)), ("down_proj", (H, I))):
@@ -73,6 +82,12 @@ def make_plain(folder: Path, form: str, seed: int = 0) -> None:
             tensors[f"{name}_scale"] = np.abs(tensors[f"{name}_scale"])
             tensors[f"{name}_shape"] = np.int64([rows, columns])
     write_tensors(folder / "model.safetensors", tensors)
+    names = {"model_type": "inkling_text", "n_routed_experts": E, "n_shared_experts": 2, "dense_mlp_idx": 1}
+    if form == "always":
+        (folder / "config.json").write_text(json.dumps({
+            **names, "hidden_size": H, "moe_intermediate_size": I, "num_experts_per_tok": 2, "route_scale": 2.0,
+            "num_hidden_layers": 2, "hidden_act": "silu", "torch_dtype": "bfloat16"}))
+        return
     (folder / "config.json").write_text(json.dumps({
         "model_type": "qwen3_moe", "hidden_size": H, "num_experts": E, "num_experts_per_tok": 2,
         "moe_intermediate_size": I, "num_hidden_layers": 2, "hidden_act": "silu", "norm_topk_prob": True,

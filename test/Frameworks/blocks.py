@@ -16,7 +16,7 @@ import numpy as np
 import table
 import torch
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 warnings.filterwarnings("ignore")
 torch.set_grad_enabled(False)
@@ -136,6 +136,10 @@ def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int
     # Granite keeps the shared expert beside the block and adds the two.
     if getattr(parent, "shared_mlp", None) is not None and not hasattr(block, "shared_mlp"):
         output = output + parent.shared_mlp(states)
+    if type(block).__name__ == "InklingMoE":
+        # Every token has the shared experts, numbered behind the others.
+        last = np.arange(block.gate.num_experts, block.gate.n_total_experts)
+        ids.ids = np.concatenate([ids.ids, np.tile(last, (tokens, 1))], 1)
     if "router_logits" in inputs:
         # The skip has the last logit; its id is that of expert 0, its weight 0.
         weights, chosen = (value.numpy() for value in block.gate(states)[1:3])
@@ -172,6 +176,26 @@ def _build_dbrx(config, folder: pathlib.Path, tokens: int, generator) -> Model:
     return Model(folder, [result])
 
 
+def _publish_inkling(folder: pathlib.Path) -> None:
+    """Gives the tensors of the text model alone their published names: gate and up rows in turn."""
+
+    def interleave(first, second):
+        return np.stack([first, second], 2).reshape(len(first), -1, first.shape[-1])
+
+    tensors = {name: value for path in folder.glob("*.safetensors") for name, value in load_file(path).items()}
+    for name in [name for name in tensors if name.endswith("mlp.gate.weight")]:
+        prefix = name.removesuffix("gate.weight")
+        take = lambda part, prefix=prefix: tensors.pop(prefix + part)
+        tensors[prefix + "experts.w13_weight"] = interleave(*np.split(take("experts.gate_up_proj"), 2, 1))
+        tensors[prefix + "experts.w2_weight"] = take("experts.down_proj")
+        shared = interleave(take("shared_experts.gate_proj"), take("shared_experts.up_proj"))
+        tensors[prefix + "shared_experts.shared_w13_weight"] = shared
+        tensors[prefix + "shared_experts.shared_w2_weight"] = take("shared_experts.down_proj")
+    for path in [*folder.glob("*.safetensors"), *folder.glob("*.index.json")]:
+        path.unlink()
+    save_file(tensors, folder / "model.safetensors")
+
+
 def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) -> Model:
     """Builds the model of a configuration, saves it and runs its blocks."""
     generator = torch.Generator().manual_seed(tokens)
@@ -182,6 +206,8 @@ def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) ->
     randomize(model, 1)
     config._experts_implementation = "eager"
     model.save_pretrained(folder, max_shard_size="100KB")
+    if config.model_type == "inkling_text":
+        _publish_inkling(folder)
     modules = dict(model.named_modules())
     blocks = []
     for name, module in modules.items():

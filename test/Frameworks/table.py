@@ -50,6 +50,7 @@ EXTRA: dict[str, dict] = {
     "Dots3NoteTextConfig": {"num_key_value_heads": 4},
     "Glm5NextTextConfig": {"num_key_value_heads": 4, "index_topk": 16, "qk_rope_head_dim": 0},
     "HYV4VLTextConfig": {"qk_rope_head_dim": 64, "qk_head_dim": 72},
+    "InklingTextConfig": {"unpadded_vocab_size": 128},
     "Inkling2TextConfig": {"unpadded_vocab_size": 128},
     "Inkling2LoopTextConfig": {"unpadded_vocab_size": 128},
     "Lfm2MoeConfig": {
@@ -75,7 +76,6 @@ UNCOVERED = {
     "doge": "experts are rows of embeddings, chosen by product keys",
     "ernie4_5_vl_moe": "tokens of text and of images have routers and experts of their own",
     "granite_docling": "dense: 'Moe' is in the name of a class alone",
-    "inkling": "the shared experts' weights come from the router's softmax",
     "jetmoe": "a bias is added to the experts' sum, and attention has experts too",
     "nllb_moe": "experts have a capacity: a token's result depends on those before it",
     "switch_transformers": "experts have a capacity: a token's result depends on those before it",

@@ -183,14 +183,14 @@ def bnb_fp4(matrix, nested=False):
     return parts, meant.reshape(matrix.shape)
 
 
-def run(folder, config, tensors, dtype=np.float32, layer=0, inputs=None):
+def run(folder, config, tensors, dtype=np.float32, layer=0, inputs=None, arguments=()):
     """The layer's input, its output and what moe-run said. `inputs` are those of the call beside hidden states."""
     x = draw(np.random.default_rng(11), TOKENS, HIDDEN, scale=1).astype(dtype)
     save_file(tensors, folder / "model.safetensors")
     save_file({"hidden_states": x} | (inputs or {}), folder / "x.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     command = [binary("moe-run"), folder, f"--hidden-states={folder / 'x.safetensors'}",
-               f"--outputs={folder / 'y.safetensors'}", f"--tokens={TOKENS}", f"--layer={layer}"]  # fmt: skip
+               f"--outputs={folder / 'y.safetensors'}", f"--tokens={TOKENS}", f"--layer={layer}", *arguments]  # fmt: skip
     done = subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT)
     said = done.stdout + done.stderr
     output = load_file(folder / "y.safetensors")["output"] if done.returncode == 0 else None

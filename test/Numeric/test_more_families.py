@@ -134,3 +134,35 @@ def test_norm_in_the_latent_width(has_norm, tmp_path):
 
     rows = add_experts(x @ down.T, *choose(sigmoid(x @ router.T), bias), expert)
     expect_near(output, (normalize(rows, norm, 1e-2) if has_norm else rows) @ up.T)
+
+
+@pytest.mark.parametrize("ranks", ["", '{"tp": 2, "experts": "linear"}', '{"tp": 2}'])
+def test_shared_experts_with_weights_of_the_router(ranks, tmp_path):
+    """Inkling: every token has the shared experts, whose logits are the router's last rows; also over two ranks."""
+    rng = np.random.default_rng(5)
+    shared, prefix = 2, "model.layers.0.mlp."
+    count = EXPERTS + shared
+    first, second = draw(rng, count, 2 * WIDTH, HIDDEN), draw(rng, count, HIDDEN, WIDTH)
+    router, bias = draw(rng, count, HIDDEN), draw(rng, EXPERTS)
+    tensors = {prefix + "gate.weight": router, prefix + "gate.bias": bias, prefix + "gate.global_scale": np.float32([0.5]),
+               prefix + "experts.w13_weight": first[:EXPERTS], prefix + "experts.w2_weight": second[:EXPERTS],
+               prefix + "shared_experts.shared_w13_weight": first[EXPERTS:],
+               prefix + "shared_experts.shared_w2_weight": second[EXPERTS:]}  # fmt: skip
+    config = {"model_type": "inkling_model", "hidden_size": HIDDEN, "n_routed_experts": EXPERTS,
+              "n_shared_experts": shared, "num_experts_per_tok": TOP_K, "intermediate_size": WIDTH,
+              "dense_intermediate_size": 3 * WIDTH, "route_scale": 4.0, "num_hidden_layers": 1,
+              "shared_expert_sink": True, "torch_dtype": "float32"}  # fmt: skip
+    x, output, said = run(tmp_path, config, tensors, arguments=[f"--parallel={ranks}"] if ranks else [])
+    assert output is not None, said
+    scores = sigmoid(x @ router.T)
+    ids, _ = choose(scores[:, :EXPERTS], bias)
+    ids = np.concatenate([ids, np.tile(np.arange(EXPERTS, count), (len(x), 1))], 1)
+    weights = np.take_along_axis(scores, ids, 1)
+    weights *= 4 * 0.5 / weights.sum(1, keepdims=True)
+
+    def expert(e, row):
+        both = first[e].astype(np.float64) @ row
+        gate, up = both[::2], both[1::2]
+        return second[e].astype(np.float64) @ (gate * sigmoid(gate) * up)
+
+    expect_near(output, add_experts(x, ids, weights, expert))

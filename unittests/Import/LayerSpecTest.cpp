@@ -176,7 +176,7 @@ TEST(LayerSpec, ProductsAreQuantizedByThemselves) {
 TEST(LayerSpec, EveryEnumValueHasItsNameAndComesBack) {
   EXPECT_EQ(stringify(Activation::SwigluOaiUninterleave),
             "swigluoai_uninterleave");
-  EXPECT_EQ(getEnumNames<Activation>().size(), 12u);
+  EXPECT_EQ(getEnumNames<Activation>().size(), 14u);
   for (const auto &entry : getEnumNames<Activation>()) {
     EXPECT_EQ(symbolize<Activation>(entry.name), entry.value);
     LayerSpec spec = importOk(

@@ -641,10 +641,10 @@ TEST(PublishedFamilies, KimiK3) {
   EXPECT_EQ(spec.activation.beta, 4.0);
   EXPECT_EQ(spec.activation.linearBeta, 25.0);
   EXPECT_EQ(spec.layerIndex, 1);
-  EXPECT_NE(importError(make("true"))
-                .find("a layer has no norm between the experts' sum and the "
-                      "projection out of the latent width"),
-            std::string::npos);
+  EXPECT_FALSE(spec.norms);
+  spec = importOk(make("true"));
+  EXPECT_EQ(spec.norms.latentOut->epsilon, 1e-6);
+  EXPECT_FALSE(spec.norms.latentIn || spec.norms.expert);
 }
 
 TEST(PublishedFamilies, Step5) {

@@ -401,6 +401,9 @@ struct LayerSpec {
   /// The index of the bank of experts that the decoder layer shares with
   /// others.
   std::optional<int64_t> bank;
+  /// Number of experts, those with the highest ids, that every token has: the
+  /// loader gives them a selection bias above all keys.
+  int64_t numAlwaysChosen = 0;
   /// Keys of that config.json that the user asked to ignore.
   std::vector<std::string> ignoredFields;
   /// Sentences about where the layer differs from the configuration:
@@ -452,6 +455,8 @@ struct LayerSpec {
   std::optional<ParallelSpec> parallel;
   std::optional<ReplicasSpec> replicas;
 
+  /// The selection bias of experts that every token has; all keys are below.
+  static constexpr float kAlwaysChosenBias = 1e30F;
   /// R: rows of the router.
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }
   /// L: width of the routed experts.

@@ -164,6 +164,10 @@ struct CheckpointPart {
   /// All experts are stacked in one matrix: E x R x C is stored as E * R rows
   /// of C (E * C rows of R if transposed).
   bool flattened = false;
+  /// A tensor of all experts may have those of a range of ids only; 0: all.
+  int64_t firstExpert = 0, numExperts = 0;
+  /// The tensor has one element, the value of all rows.
+  bool isSplat = false;
   /// All rows are stored in a single dimension.
   bool isFlat = false;
   PartUse use = PartUse::Values;
@@ -188,6 +192,11 @@ struct CheckpointPart {
   bool matches(llvm::StringRef fileName, int64_t expert) const;
   /// Whether an expert has the tensor.
   bool isOf(int64_t expert) const;
+  /// Whether a tensor of all experts, or of a range, has this one.
+  bool hasExpert(int64_t expert) const {
+    return numExperts == 0 || (expert >= firstExpert &&
+                               expert < firstExpert + numExperts);
+  }
 };
 
 /// One checkpoint layout of a tensor: the parts that fill it together.

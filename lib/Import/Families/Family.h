@@ -143,6 +143,10 @@ struct Names {
   /// Weights of the norms out of the latent projection, of an expert's rows and
   /// of their sum.
   llvm::StringRef norms[3];
+  /// Tensors of all experts that every token has, with gate and up in one.
+  llvm::StringRef always[2];
+  /// `expertScale` names one factor of all weights.
+  bool isOneScale = false;
   /// Tensors of other routers, separated by blanks, that the layer ignores.
   llvm::StringRef otherRouters;
   /// Several layers share a bank of experts outside of them. Names begin at the
@@ -188,7 +192,10 @@ struct Family {
   Key numExperts, topK, intermediateSize;
   /// Keys that may only repeat `intermediateSize`.
   Key sameAsIntermediate;
-  /// Width of an expert in hidden sizes, where `intermediateSize` is null.
+  /// Width of an expert where `intermediateSize` is null; another width if that
+  /// has a value.
+  Key widthOtherwise;
+  /// Likewise, in hidden sizes.
   int64_t hiddenSizesPerWidth = 0;
 
   Entry entry = Entry::Gate;
@@ -241,6 +248,9 @@ struct Family {
   int64_t numSkips = 0;
   Key latentSize;
   FamilyNorm normLatentIn, normExpert, normLatentOut;
+  /// Number of experts behind the others that every token has: shared experts
+  /// whose weights come from the router.
+  Key alwaysChosen;
   /// Number of banks; layers take them in turn.
   Key numBanks;
 

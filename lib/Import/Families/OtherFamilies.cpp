@@ -155,6 +155,45 @@ void addOtherFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   {
+    // Shared experts are experts that every token has: their weights come from
+    // the router, whose last rows are theirs.
+    Row row =
+        Row("inkling inkling_text inkling_model inkling_mm_model")
+            .in("text_config?")
+            .sizes("n_routed_experts|num_local_experts",
+                   "num_experts_per_tok=6", "moe_intermediate_size?=null")
+            .fixedAct(Activation::Silu)
+            .sigmoid()
+            .bias()
+            .renorm()
+            .scaledBy("route_scale=8.0")
+            .types()
+            .from("dense_mlp_idx=0")
+            .expect("hidden_act", {"\"silu\""})
+            .expect("gate_activation", {"\"sigmoid\""})
+            .expect("norm_after_topk", {"true"})
+            .expect("shared_expert_sink", {"true"})
+            .expect("shared_experts_size", {"1"})
+            .expect("use_gate_bias", {"true"})
+            .expect("use_global_scale", {"true"})
+            .expect("inference_moe_w13_interleaved", {"true"})
+            .ignore("dense_intermediate_size rms_norm_eps_moe_gate "
+                    "final_logit_softcapping logits_mup_width_multiplier")
+            .order(GateUpOrder::Interleaved)
+            .expertNames("", "", "")
+            .fusedNames("experts.w13_weight", "experts.w2_weight")
+            .biasName("gate.bias|gate.e_score_correction_bias")
+            .says("shared experts are routed experts that every token has");
+    row.widthOtherwise = "intermediate_size";
+    row.alwaysChosen = "n_shared_experts=2";
+    row.expertScale = true;
+    row.names.expertScale = "gate.global_scale";
+    row.names.isOneScale = true;
+    row.names.always[0] = "shared_experts.shared_w13_weight";
+    row.names.always[1] = "shared_experts.shared_w2_weight";
+    all.push_back(row);
+  }
+  {
     // Experts between projections and norms of their own.
     Row row = Row("muse_spark muse_spark_text musespark1x_text musespark1x")
                   .in("text_config?")
@@ -220,9 +259,6 @@ void addOtherFamilies(std::vector<Family> &all) {
 }
 
 void addRefusedFamilies(std::vector<Family> &all) {
-  all.push_back(refuse("inkling inkling_text inkling_model inkling_mm_model",
-                       "the shared experts' weights come from the router, in "
-                       "one softmax with those of the chosen experts"));
   all.push_back(refuse("grove_moe grovemoe",
                        "experts in pairs share an adjugate expert, which adds "
                        "to a token's output once for both"));

@@ -105,6 +105,9 @@ void FamilyImport::readSizes() {
   spec.topK = size(family.topK, "top_k", limits::kMaxTopK);
   std::optional<int64_t> width = reader.getInteger(
       family.intermediateSize, 1, limits::kMaxWidth, "intermediate_size");
+  if (!width && family.widthOtherwise)
+    width = reader.getInteger(family.widthOtherwise, 1, limits::kMaxWidth,
+                              "intermediate_size");
   spec.intermediateSize = width.value_or(
       std::max<int64_t>(family.hiddenSizesPerWidth, 1) * spec.hiddenSize);
   if (reader.has(family.sameAsIntermediate)) {
@@ -126,6 +129,13 @@ void FamilyImport::readSizes() {
   if (family.emptyExperts)
     readEmptyExperts();
   addSkips(family.numSkips);
+  if (family.alwaysChosen) {
+    spec.numAlwaysChosen =
+        reader.getInteger(family.alwaysChosen, 0, limits::kMaxTopK - spec.topK)
+            .value_or(0);
+    spec.numExperts += spec.numAlwaysChosen;
+    spec.topK += spec.numAlwaysChosen;
+  }
   if (family.numBanks)
     spec.bank = layer % reader.getInteger(family.numBanks, 1, 4096).value_or(1);
   if (family.latentSize)

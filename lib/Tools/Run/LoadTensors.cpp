@@ -222,8 +222,10 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
       parts[size_t(each.slot)].push_back(&each);
       continue;
     }
-    for (auto &ofMatrix : parts)
-      ofMatrix.push_back(&each);
+    for (auto [index, ofMatrix] : llvm::enumerate(parts))
+      if (!each.part ||
+          each.part->hasExpert(target.getMatrix(int64_t(index))))
+        ofMatrix.push_back(&each);
   }
   size_t bytes = target.getMatrixBytes();
   // Zero on this rank: another rank adds the values.
@@ -312,6 +314,10 @@ Status Loader::loadMatrix(const CopyTarget &target, int64_t index,
     if (Status status = copy(*located, target, index, matrix); !status)
       return status;
   order.apply(target, index, matrix);
+  if (target.name == "gate.selection_bias" && request.spec)
+    std::fill_n(reinterpret_cast<float *>(matrix) + target.getWhole().rows -
+                    request.spec->numAlwaysChosen,
+                request.spec->numAlwaysChosen, LayerSpec::kAlwaysChosenBias);
   return Status::ok();
 }
 

@@ -135,6 +135,11 @@ bool PartCopier::isInBlocks(llvm::ArrayRef<int64_t> shape) const {
          shape.back() % block == 0 && found.back() == shape.back() / block;
 }
 
+/// The matrices in a tensor of all experts, or of a range of them.
+int64_t PartCopier::countExperts(const CheckpointPart &part) const {
+  return part.numExperts ? part.numExperts : target.getWhole().count;
+}
+
 std::vector<int64_t>
 PartCopier::getExpectedShape(const CheckpointPart &part) const {
   MatrixShape whole = target.getWhole();
@@ -150,11 +155,13 @@ PartCopier::getExpectedShape(const CheckpointPart &part) const {
                     whole.columns);
   if (part.isFlat)
     expected = {multiply(expected)};
+  if (part.isSplat)
+    expected = {1};
   bool hasAll = target.isStacked && !part.isPerExpert();
   if (hasAll && part.flattened)
-    expected.front() *= whole.count;
+    expected.front() *= countExperts(part);
   else if (hasAll)
-    expected.insert(expected.begin(), whole.count);
+    expected.insert(expected.begin(), countExperts(part));
   return expected;
 }
 
@@ -376,8 +383,9 @@ SafetensorsEntry PartCopier::getMatrix(int64_t number, int64_t count) const {
 Status PartCopier::copyFetched(const CheckpointPart &part, int64_t place,
                                uint8_t *matrix) {
   bool hasAll = target.isStacked && !part.isPerExpert();
-  SafetensorsEntry from = getMatrix(hasAll ? target.getMatrix(place) : 0,
-                                    hasAll ? target.getWhole().count : 1);
+  SafetensorsEntry from =
+      getMatrix(hasAll ? target.getMatrix(place) - part.firstExpert : 0,
+                hasAll ? countExperts(part) : 1);
   std::vector<uint8_t> bytes(from.bytes);
   if (Status status =
           from.device->copyOut(bytes.data(), from.data, bytes.size());
@@ -404,7 +412,7 @@ PartCopier::getDeviceRows(const CheckpointPart *part, int64_t place) {
       entry.dtype == target.dtype || (entry.dtype == moert::DType::U8 &&
                                       canConvert(entry.dtype, target.dtype));
   if (!entry.device || !isSame || given.use != PartUse::Values ||
-      given.packing || given.blocks || given.transposed || given.matrix)
+      given.isSplat || given.packing || given.blocks || given.transposed || given.matrix)
     return Rows();
   if (Status status =
           part ? checkShape(given) : check(target.shape, target.dtype);
@@ -412,7 +420,9 @@ PartCopier::getDeviceRows(const CheckpointPart *part, int64_t place) {
     return status;
   MatrixShape whole = target.getWhole();
   int64_t columns = whole.columns, count = target.getLocal().columns;
-  int64_t number = part && part->isPerExpert() ? 0 : target.getMatrix(place);
+  int64_t number = part && part->isPerExpert()
+                       ? 0
+                       : target.getMatrix(place) - given.firstExpert;
   int64_t first = number * given.numRows * columns + getFirstColumn();
   llvm::SmallVector<moert::RowCopy, 2> rows;
   for (const Run &run : getRuns(given)) {
@@ -444,7 +454,8 @@ Status PartCopier::copyDecoded(const CheckpointPart &part,
     return status;
   bool hasAll = target.isStacked && !part.isPerExpert();
   SafetensorsEntry from =
-      getMatrix(hasAll ? target.getMatrix(place) : 0, hasAll ? whole.count : 1);
+      getMatrix(hasAll ? target.getMatrix(place) - part.firstExpert : 0,
+                hasAll ? countExperts(part) : 1);
   std::vector<float> values(size_t(part.numRows * whole.columns));
   for (size_t i = 0; i < from.bytes / size_t(block.bytes); ++i)
     block.decode(from.data + i * size_t(block.bytes),
@@ -498,9 +509,15 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
   if (entry.device)
     return copyFetched(part, place, matrix);
   bool hasAll = target.isStacked && !part.isPerExpert();
-  int64_t number = hasAll ? target.getMatrix(place) : 0;
+  int64_t number = hasAll ? target.getMatrix(place) - part.firstExpert : 0;
+  use = part.use;
+  if (part.isSplat) {
+    for (int64_t row = 0; row < part.numRows; ++row)
+      copy(0, matrix + getBytes(target.dtype, part.firstRow + row));
+    return finish();
+  }
   if (part.blocks || part.packing) {
-    SafetensorsEntry from = getMatrix(number, hasAll ? whole.count : 1);
+    SafetensorsEntry from = getMatrix(number, hasAll ? countExperts(part) : 1);
     for (const Run &run : getRuns(part))
       if (Status status = copyBlocks(part, number, from, run, matrix); !status)
         return status;
@@ -510,7 +527,6 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
   int64_t first = number * count;
   if (Status status = checkScales(part, first, count); !status)
     return status;
-  use = part.use;
   needsFinite = use == PartUse::Values || use == PartUse::RoundedValues;
   for (const Run &run : getRuns(part))
     copyPlain(part, first, run, matrix);

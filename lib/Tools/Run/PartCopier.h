@@ -92,6 +92,7 @@ private:
   moert::Status check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
                       const std::string &blocks = "") const;
   bool isInBlocks(llvm::ArrayRef<int64_t> shape) const;
+  int64_t countExperts(const CheckpointPart &part) const;
   std::vector<int64_t> getExpectedShape(const CheckpointPart &part) const;
   moert::Status checkShape(const CheckpointPart &part) const;
   moert::Status checkScales(const CheckpointPart &part, int64_t first,

@@ -90,6 +90,8 @@ static int64_t countRows(const PartPlace &place) {
       shape.size() > 1 && StringRef(place.tensor->name).starts_with("experts.");
   int64_t count = isStacked ? shape.front() : 1;
   int64_t all = MatrixShape(shape, isStacked).rows;
+  if (part && part->numExperts)
+    count = part->numExperts;
   return !part ? all * count
                : part->numRows * (part->isPerExpert() ? 1 : count);
 }
@@ -260,6 +262,9 @@ bool TensorStream::isFull() const {
                      StringRef(tensor.name).starts_with("experts.");
     MatrixShape shape(tensor.shape, isStacked);
     ofMatrix = shape.rows;
+    // The loader sets the biases of experts that every token has.
+    if (request.spec && tensor.name == "gate.selection_bias")
+      ofMatrix -= request.spec->numAlwaysChosen;
     if (isStacked)
       matrices = shard && !shard->experts.empty()
                      ? int64_t(shard->experts.size())
