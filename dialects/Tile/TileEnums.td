@@ -11,7 +11,8 @@
 include "mlir/IR/EnumAttr.td"
 
 def Tile_SumUnit : I32Enum<"SumUnit", "what adds the products of a gemm", [
-    I32EnumCase<"Fma", 0, "fma">, I32EnumCase<"TensorCore", 1, "tensor_core">]> {
+    I32EnumCase<"Fma", 0, "fma">, I32EnumCase<"TensorCore", 1, "tensor_core">,
+    I32EnumCase<"Dot", 2, "dot">]> {
   let cppNamespace = "::moec::tile";
 }
 

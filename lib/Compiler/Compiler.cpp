@@ -89,7 +89,11 @@ LogicalResult moec::decomposeLayers(ModuleOp module,
 
 static TileOptions getTileOptions(const CompileOptions &options) {
   TileOptions tile = options;
-  tile.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
+  if (!options.isGpu()) {
+    Target machine = getCpuTarget(options.cpu);
+    tile.lanes = machine.lanes;
+    tile.products = Target::getName(machine.products);
+  }
   return tile;
 }
 

@@ -78,6 +78,7 @@ static PassOptions makeOrderOptions(const TileOptions &options) {
   pass.target = options.target;
   pass.part = options.part;
   pass.lanes = options.lanes;
+  pass.products = options.products;
   return pass;
 }
 
@@ -145,6 +146,11 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "lanes",
       llvm::cl::desc("f32 elements of a vector; 0: as on the host"),
       llvm::cl::init(0)};
+  Option<std::string> products{
+      *this, "products",
+      llvm::cl::desc("instructions for products: fma, bf16 or amx; empty: "
+                     "those of the host without 'lanes', else fma"),
+      llvm::cl::init("")};
   Option<bool> dependentLaunches{
       *this, "dependent-launches",
       llvm::cl::desc(
@@ -180,6 +186,7 @@ void moec::registerLevelPipelines() {
         tile.target = options.target;
         tile.part = options.part;
         tile.lanes = options.lanes;
+        tile.products = options.products;
         tile.dependentLaunches = options.dependentLaunches;
         tile.keepAllBuffers = options.keepAll;
         llvm::append_range(tile.configs, options.configs);

@@ -102,15 +102,15 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add("moec cache 1");
   add(buildId);
   // A new member of TileOptions fails to compile until it is listed here.
-  const auto &[name, part, lanes, dependentLaunches, keepAllBuffers, disable,
-               set, configs] =
+  const auto &[name, part, lanes, products, dependentLaunches, keepAllBuffers,
+               disable, set, configs] =
       static_cast<const TileOptions &>(request.compile);
   add(name);
   // A part chosen by default gives the same key as a given one.
   std::optional<Target> target = Target::find(name, /*lanes=*/0, part);
   add(target && target->part ? StringRef(target->part->name) : "");
-  // Packages are for GPUs, which have no lanes.
-  (void)lanes;
+  // Packages are for GPUs, which have neither lanes nor products.
+  (void)lanes, (void)products;
   add(keepAllBuffers ? "keep all buffers" : "");
   add(dependentLaunches ? "" : "no dependent launches");
   add(llvm::join(disable, ","));

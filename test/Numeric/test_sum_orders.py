@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import ml_dtypes
@@ -29,13 +29,20 @@ MODEL = BASE | {
 }
 #: The target, the config of the router's gemm, and the order that it states without the certificate's defaults.
 KERNELS = {
-    "cpu": ("cpu", "cpu.gemm lanes=8", "unit = fma, k = 1, splits = 8, adjacent = 2"),
+    "cpu": ("cpu", "cpu.gemm register_rows=2 register_columns=4 block_k=16 lanes=8 instruction_k=1",
+            "unit = fma, k = 1, splits = 8, adjacent = 2"),
+    "cpu-pairs": ("cpu", "cpu.gemm register_rows=4 register_columns=4 block_k=32 lanes=16 instruction_k=2",
+                  "unit = dot, k = 2, splits = 16, adjacent = 2"),
+    "cpu-tiles": ("cpu", "cpu.gemm register_rows=32 register_columns=32 block_k=32 columns_per_cta=32 lanes=16 "
+                         "instruction_k=32", "unit = dot, k = 32"),
     "sm80": ("sm_80", "sm80.gemm", "unit = tensor_core, k = 16"),
     "gemv": ("sm_80", "gpu.gemv", "unit = fma, k = 1, splits = 64, adjacent = 8"),
     "sm90": ("sm_90a", "sm90.gemm block_n=128 stages=4", "unit = tensor_core, k = 16"),
     "sm90-split": ("sm_90a", "sm90.gemm block_n=64 stages=4",
                    "unit = tensor_core, k = 16, splits = 2, adjacent = 32"),
 }
+#: Flags of /proc/cpuinfo without which a machine cannot run a kernel.
+NEEDED = {"cpu-pairs": "avx512_bf16", "cpu-tiles": "amx_bf16"}
 
 
 def reduce_parts(parts: np.ndarray, bits: tuple[int, ...]) -> np.ndarray:
@@ -47,6 +54,26 @@ def reduce_parts(parts: np.ndarray, bits: tuple[int, ...]) -> np.ndarray:
     return parts
 
 
+def add_products(sums: np.ndarray, hidden: np.ndarray, weight: np.ndarray, numbers: Iterable[int]) -> np.ndarray:
+    """FMAs of one element of K after another."""
+    for k in numbers:
+        # The sum of both is exact before its one rounding.
+        exact = sums.astype(np.longdouble) + np.outer(hidden[:, k], weight[:, k])
+        sums = exact.astype(np.float32)
+    return sums
+
+
+def add_dots(sums: np.ndarray, hidden: np.ndarray, weight: np.ndarray, numbers: np.ndarray, k: int) -> np.ndarray:
+    """A CPU's instructions of k elements: VDPBF16PS and TDPBF16PS, by Intel's manual."""
+    for step in numbers.reshape(-1, k):
+        if k == 2:
+            sums = add_products(sums, hidden, weight, step[::-1])
+        else:
+            even, odd = (add_products(np.zeros_like(sums), hidden, weight, step[first::2]) for first in (0, 1))
+            sums = sums + (even + odd)
+    return sums
+
+
 def add_in_order(order: dict, hidden: np.ndarray, weight: np.ndarray) -> Iterator[np.ndarray]:
     """The logits, with each order of bits of a part's number. The simulator's tensor cores add one product after another, as FMAs do."""
     splits, adjacent = order.get("splits", 1), order.get("adjacent", 0) or HIDDEN
@@ -54,11 +81,11 @@ def add_in_order(order: dict, hidden: np.ndarray, weight: np.ndarray) -> Iterato
     parts = []
     for part in range(splits):
         sums = np.zeros((len(hidden), len(weight)), np.float32)
-        for k in numbers[:, part].reshape(-1):
-            # The sum of both is exact before its one rounding.
-            exact = sums.astype(np.longdouble) + np.outer(hidden[:, k], weight[:, k])
-            sums = exact.astype(np.float32)
-        parts.append(sums)
+        own = numbers[:, part].reshape(-1)
+        if order["unit"] == "dot":
+            parts.append(add_dots(sums, hidden, weight, own, order["k"]))
+        else:
+            parts.append(add_products(sums, hidden, weight, own))
     for bits in itertools.permutations(range(splits.bit_length() - 1)):
         yield reduce_parts(np.stack(parts), bits)
 
@@ -103,6 +130,8 @@ def parse_order(text: str) -> dict:
 @pytest.mark.parametrize("name", KERNELS)
 def test_certificate_says_how_a_kernel_adds(name: str, tmp_path: Path) -> None:
     target, config, stated = KERNELS[name]
+    if name in NEEDED and NEEDED[name] not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"needs {NEEDED[name]}")
     tensors = draw(5)
     ids, logits = find_logits(tmp_path, target, config, tensors)
     assert read_order(tmp_path, target, config) == stated

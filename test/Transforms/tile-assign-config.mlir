@@ -1,6 +1,8 @@
 // RUN: moe-opt %s --tile-assign-config="lanes=16" --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2> %t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK < %t
 // RUN: moe-opt %s --tile-assign-config="lanes=8" | FileCheck %s --check-prefix=AVX2
+// RUN: moe-opt %s --tile-assign-config="lanes=16 products=bf16" | FileCheck %s --check-prefix=BF16
+// RUN: moe-opt %s --tile-assign-config="lanes=16 products=amx" --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2>&1 | FileCheck %s --check-prefix=AMX
 // RUN: moe-opt %s --tile-assign-config | FileCheck %s --check-prefix=HOST
 
 // Without the option, the host's vector width is used.
@@ -12,6 +14,12 @@
 // CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_hidden
 // AVX2: config = #tile.cpu_gemm<register_rows = 2, register_columns = 2, block_k = 16, columns_per_cta = 32, lanes = 8>
+// BF16-LABEL: tile.kernel @experts_hidden
+// BF16: config = #tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 16, instruction_k = 2>
+// AMX: the schedule's choice for 16 lanes with amx
+// AMX-LABEL: tile.kernel @experts_hidden
+// AMX-SAME: grid = #plan.expr<"768">
+// AMX: config = #tile.cpu_gemm<register_rows = 32, register_columns = 16, block_k = 32, columns_per_cta = 128, lanes = 16, instruction_k = 32>
 // REMARK: remark: [Passed] cpu.gemm | Category:tile-assign-config | Function=experts_hidden | Reason="the schedule's choice for 16 lanes", config="#tile.cpu_gemm<register_rows = 4, register_columns = 2, block_k = 32, columns_per_cta = 32, lanes = 16>", grid=3072
 tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %off: memref<129xi32>, %src: memref<?xi32>, %y: memref<?x768xbf16>, %t: i64) {
   tile.gemm tokens(%t) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>) offsets(%off : memref<129xi32>) source(%src : memref<?xi32>) outs(%y : memref<?x768xbf16>) epilogue {
@@ -27,6 +35,8 @@ tile.kernel @experts_hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf
 // CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 32, columns_per_cta = 64, lanes = 16>
 // AVX2-LABEL: tile.kernel @experts_out
 // AVX2: config = #tile.cpu_gemm<register_rows = 2, register_columns = 4, block_k = 16, columns_per_cta = 64, lanes = 8>
+// AMX-LABEL: tile.kernel @experts_out
+// AMX: config = #tile.cpu_gemm<register_rows = 32, register_columns = 32, block_k = 32, columns_per_cta = 256, lanes = 16, instruction_k = 32>
 tile.kernel @experts_out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %off: memref<129xi32>, %y: memref<?x2048xbf16>, %t: i64) {
   tile.gemm tokens(%t) ins(%x, %w : memref<?x768xbf16>, memref<128x2048x768xbf16>) offsets(%off : memref<129xi32>) outs(%y : memref<?x2048xbf16>)
   tile.return
@@ -34,6 +44,8 @@ tile.kernel @experts_out(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, 
 
 // Dense: N tiles for many cores, rows in blocks. f32 needs no widening, so more
 // rows fit into 16 registers.
+// AMX-LABEL: tile.kernel @router_logits
+// AMX-NOT: instruction_k
 // CHECK-LABEL: tile.kernel @router_logits
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 8">
 // CHECK: config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 16, columns_per_cta = 16, lanes = 16, rows_per_cta = 64>
@@ -48,6 +60,8 @@ tile.kernel @router_logits(%x: memref<?x2048xf32>, %w: memref<128x2048xf32>, %y:
 // CHECK-LABEL: tile.kernel @shared_gate
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 64)">
 // CHECK: columns_per_cta = 4, lanes = 16, rows_per_cta = 64>
+// AMX-LABEL: tile.kernel @shared_gate
+// AMX: columns_per_cta = 4, lanes = 16, rows_per_cta = 64>
 tile.kernel @shared_gate(%x: memref<?x64xbf16>, %w: memref<1x64xbf16>, %y: memref<?x1xf32>, %t: i64) {
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<1x64xbf16>) outs(%y : memref<?x1xf32>)
   tile.return

@@ -48,9 +48,10 @@ TEST_F(ConfigTextTest, Prints) {
   EXPECT_EQ(printConfig(make(128, 4, {64, 128}, false, true)),
             "sm90.gemm block_m=64+128 block_n=128 block_k=64 stages=4 "
             "no_swap_ab");
-  EXPECT_EQ(printConfig(tile::CpuGemmAttr::get(&context, 4, 6, 8, 32, 16, 128)),
-            "cpu.gemm register_rows=4 register_columns=6 block_k=8 "
-            "columns_per_cta=32 lanes=16 rows_per_cta=128");
+  EXPECT_EQ(
+      printConfig(tile::CpuGemmAttr::get(&context, 4, 6, 8, 32, 16, 128, 0)),
+      "cpu.gemm register_rows=4 register_columns=6 block_k=8 "
+      "columns_per_cta=32 lanes=16 rows_per_cta=128");
 }
 
 TEST_F(ConfigTextTest, WhatIsPrintedIsRead) {

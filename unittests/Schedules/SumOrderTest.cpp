@@ -73,6 +73,17 @@ TEST_F(SumOrderTest, LanesOfTheCpuSplitK) {
             "#tile.sum_order<unit = fma, k = 1, splits = 8, adjacent = 2>");
   EXPECT_EQ(getOrder("cpu", config, "f32"),
             "#tile.sum_order<unit = fma, k = 1, splits = 8, adjacent = 1>");
+  EXPECT_EQ(getOrder("cpu",
+                     "#tile.cpu_gemm<register_rows = 4, register_columns = 4, "
+                     "block_k = 32, columns_per_cta = 32, lanes = 16, "
+                     "instruction_k = 2>"),
+            "#tile.sum_order<unit = dot, k = 2, splits = 16, adjacent = 2>");
+  EXPECT_EQ(
+      getOrder("cpu",
+               "#tile.cpu_gemm<register_rows = 16, register_columns = 32, "
+               "block_k = 32, columns_per_cta = 32, lanes = 16, "
+               "instruction_k = 32>"),
+      "#tile.sum_order<unit = dot, k = 32>");
 }
 
 } // namespace

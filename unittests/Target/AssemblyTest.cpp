@@ -110,9 +110,16 @@ TEST(Assembly, CpuThatThisMachineIsNot) {
   }
 }
 
-TEST(Assembly, Lanes) {
-  EXPECT_EQ(getVectorLanes({"x86-64-v3"}), 8);
-  EXPECT_EQ(getVectorLanes({"x86-64-v4"}), 16);
+TEST(Assembly, LanesAndProducts) {
+  auto expect = [](const char *cpu, int64_t lanes, CpuProducts products) {
+    Target target = getCpuTarget({cpu});
+    EXPECT_EQ(target.lanes, lanes) << cpu;
+    EXPECT_EQ(target.products, products) << cpu;
+  };
+  expect("x86-64-v3", 8, CpuProducts::Fma);
+  expect("x86-64-v4", 16, CpuProducts::Fma);
+  expect("znver4", 16, CpuProducts::Bf16);
+  expect("sapphirerapids", 16, CpuProducts::Amx);
 }
 
 } // namespace

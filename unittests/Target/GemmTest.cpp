@@ -18,7 +18,8 @@ using moert::DType;
 namespace {
 
 struct Config {
-  int64_t m = 4, n = 4, k = 0, nTile = 16, lanes = 8, rows = 0;
+  int64_t m = 4, n = 4, k = 0, nTile = 16, lanes = 8, rows = 0,
+          instructionK = 0;
   std::string getText() const {
     auto field = [](const char *name, int64_t value) {
       return std::string(name) + " = " + std::to_string(value);
@@ -26,7 +27,8 @@ struct Config {
     return "#tile.cpu_gemm<" + field("register_rows", m) +
            field(", register_columns", n) + field(", block_k", k) +
            field(", columns_per_cta", nTile) + field(", lanes", lanes) +
-           field(", rows_per_cta", rows) + ">";
+           field(", rows_per_cta", rows) +
+           field(", instruction_k", instructionK) + ">";
   }
 };
 
@@ -206,6 +208,54 @@ TEST(GemmTest, Configs) {
       }
 }
 
+bool hostHas(CpuProducts products) {
+  return Target::hostCpu().products >= products;
+}
+
+TEST(GemmTest, PairsOfBF16) {
+  if (!hostHas(CpuProducts::Bf16))
+    GTEST_SKIP() << "needs AVX512_BF16";
+  for (int64_t lanes : {4, 16})
+    for (int64_t sizeK : {128, 47, 5}) {
+      Config config{/*m=*/4,    /*n=*/4,           /*k=*/0, /*nTile=*/16,
+                    lanes,
+                    /*rows=*/0, /*instructionK=*/2};
+      runGrouped({DType::BF16, sizeK, 20, {5, 0, 1}, "", config});
+      runGrouped({DType::BF16, sizeK, 12, {3}, "interleaved", config});
+    }
+}
+
+/// The configs of AMX: one or two tiles of rows and of columns.
+TEST(GemmTest, TilesOfBF16) {
+  if (!hostHas(CpuProducts::Amx))
+    GTEST_SKIP() << "needs AMX_BF16";
+  for (int64_t m : {16, 32}) {
+    Config config{m,
+                  /*n=*/16,
+                  /*k=*/32,
+                  /*nTile=*/32,
+                  /*lanes=*/16,
+                  /*rows=*/0,
+                  /*instructionK=*/32};
+    for (std::string order : {"", "gate_up", "up_gate", "interleaved"})
+      runGrouped({DType::BF16, 96, 48, {1, 0, 16, 33}, order, config});
+    config.n = 32;
+    config.k = 64;
+    runGrouped({DType::BF16, 128, 64, {2, 17, 1}, "", config});
+  }
+}
+
+/// More rows than the copy for AMX holds, of long rows one tile.
+TEST(GemmTest, TilesInSeveralPasses) {
+  if (!hostHas(CpuProducts::Amx))
+    GTEST_SKIP() << "needs AMX_BF16";
+  Config config{/*m=*/32,           /*n=*/16,     /*k=*/32,
+                /*nTile=*/16,       /*lanes=*/16, /*rows=*/0,
+                /*instructionK=*/32};
+  runGrouped({DType::BF16, 32, 16, {65, 129}, "gate_up", config});
+  runGrouped({DType::BF16, 8192, 16, {17}, "", config});
+}
+
 TEST(GemmTest, BaselineCpu) {
   for (DType dtype : {DType::F32, DType::BF16, DType::F16})
     runGrouped({dtype, 100, 21, {5, 0, 2}, "gate_up", {}, "x86-64-v3"});
@@ -217,8 +267,7 @@ TEST(GemmTest, BaselineCpu) {
 
 /// `valid` < 0 means without the operand.
 void runDense(DType dtype, int64_t tokens, int64_t capacity, int64_t valid,
-              Config config) {
-  int64_t sizeK = 48, columns = 20;
+              Config config, int64_t sizeK = 48, int64_t columns = 20) {
   Array input(dtype, {capacity, sizeK}), weight(dtype, {columns, sizeK}),
       count(DType::I32, {1}), result(DType::F32, {capacity, columns});
   input.randomize(1);
@@ -252,6 +301,17 @@ void runDense(DType dtype, int64_t tokens, int64_t capacity, int64_t valid,
       }
     }
   expectClose(result, expected, 2e-6);
+}
+
+TEST(GemmTest, DenseTiles) {
+  if (!hostHas(CpuProducts::Amx))
+    GTEST_SKIP() << "needs AMX_BF16";
+  Config config{/*m=*/32,           /*n=*/32,     /*k=*/32,
+                /*nTile=*/32,       /*lanes=*/16, /*rows=*/32,
+                /*instructionK=*/32};
+  for (int64_t tokens : {0, 1, 33})
+    runDense(DType::BF16, tokens, 40, -1, config, 64, 64);
+  runDense(DType::BF16, 21, 24, 3, config, 64, 64);
 }
 
 TEST(GemmTest, Dense) {

@@ -42,6 +42,9 @@ struct TileOptions {
   std::string part;
   /// f32 elements of a CPU vector; 0: those of the host.
   int64_t lanes = 0;
+  /// Instructions of a CPU for products (`Target::findProducts`); empty: FMAs,
+  /// or with the host's lanes those of the host.
+  std::string products;
   /// Lets a GPU launch start before the preceding one has ended, if the target
   /// can.
   bool dependentLaunches = true;

@@ -39,7 +39,7 @@ def ConvertTileToVectorPass : Pass<"convert-tile-to-vector", "::mlir::ModuleOp">
   }];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::vector::VectorDialect"];
+    "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect"];
 }
 
 def CpuKernelEntryPass : Pass<"cpu-kernel-entry", "::mlir::ModuleOp"> {

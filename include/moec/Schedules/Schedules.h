@@ -33,12 +33,24 @@ namespace moec {
 
 struct DeviceRates;
 
+/// Instructions of a CPU that multiply 16-bit numbers; one with the last has
+/// the others too.
+enum class CpuProducts {
+  /// FMAs on f32 alone.
+  Fma,
+  /// AVX512_BF16.
+  Bf16,
+  /// AMX_BF16, which the process may use.
+  Amx
+};
+
 /// The machine, as far as schedules depend on it.
 struct Target {
   /// A name of moec/Support/Targets.def.
   std::string name;
   /// CPU: f32 elements of a vector register: 4, 8 or 16.
   int64_t lanes = 0;
+  CpuProducts products = CpuProducts::Fma;
   /// GPU: the part to choose configs for; null if none was named and the target
   /// has no default.
   const PartFacts *part = nullptr;
@@ -62,20 +74,30 @@ struct Target {
   static bool isLegalLanes(int64_t lanes) {
     return lanes == 4 || lanes == 8 || lanes == 16;
   }
+  /// The instructions named "fma", "bf16" or "amx".
+  static std::optional<CpuProducts> findProducts(llvm::StringRef name);
+  static llvm::StringRef getName(CpuProducts products);
   /// A CPU with that many lanes, or the host with its widest vectors.
-  static Target cpu(int64_t lanes) { return {"cpu", lanes}; }
+  static Target cpu(int64_t lanes, CpuProducts products = CpuProducts::Fma) {
+    return {"cpu", lanes, products};
+  }
   static Target hostCpu();
-  /// Finds a target by name. A CPU has `lanes` (0: the host's), a GPU the part
-  /// named `part` (empty: the default). No value if `name` is not one of
-  /// `getNames`, or if `whyNotPart` gives a reason.
+  /// A CPU with the features for which `hasFeature` is true, by LLVM's names.
+  static Target cpuWith(llvm::function_ref<bool(llvm::StringRef)> hasFeature);
+  /// Finds a target by name. A CPU has `lanes` (0: the host's, with the host's
+  /// products) and `products` (empty: FMAs), a GPU the part named `part`
+  /// (empty: the default). No value if `name` is not one of `getNames`, if
+  /// `whyNotPart` gives a reason, or if `findProducts` finds none.
   static std::optional<Target> find(llvm::StringRef name, int64_t lanes = 0,
-                                    llvm::StringRef part = {});
+                                    llvm::StringRef part = {},
+                                    llvm::StringRef products = {});
   static llvm::ArrayRef<llvm::StringLiteral> getNames();
   /// Finds the target for a pass over `op`, and reports errors on it.
   static std::optional<Target> findFor(mlir::Operation *op,
                                        llvm::StringRef pass,
                                        llvm::StringRef name, int64_t lanes = 0,
-                                       llvm::StringRef part = {});
+                                       llvm::StringRef part = {},
+                                       llvm::StringRef products = {});
 };
 
 /// Configs of two phases in one kernel, the second of which reads the results

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "moec/Schedules/Schedules.h"
 #include "moert/Device.h"
 
 #include <string>
@@ -28,8 +29,8 @@ struct CpuTargetOptions {
 mlir::LogicalResult checkCpu(mlir::Operation *op,
                              const CpuTargetOptions &options);
 
-/// f32 elements of a vector register: 16 with AVX-512, else 8.
-int64_t getVectorLanes(const CpuTargetOptions &options);
+/// What schedules know of the CPU; 8 lanes if `checkCpu` fails.
+Target getCpuTarget(const CpuTargetOptions &options);
 
 /// Lowers level tile, configured for the CPU, to the llvm dialect: each kernel
 /// `@name` becomes `llvm.func @name(!llvm.ptr, i64)`. `plan.program` stays.

@@ -13,6 +13,8 @@ include "LaunchRewrites.td"
 
 def PartOption : Option<"part", "part", "std::string", "\"\"",
     "the model of GPU that configs are chosen for, such as h100-sxm; empty: the target's default">;
+def ProductsOption : Option<"products", "products", "std::string", "\"\"",
+    "the CPU's instructions for products: fma, bf16 or amx; empty: those of the host without 'lanes', else fma">;
 def DependentLaunchesOption : Option<"dependentLaunches", "dependent-launches", "bool", "true",
     "whether a launch may begin before the one ahead of it has ended">;
 def KeepAllOption : Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">;
@@ -153,7 +155,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">,
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">, ProductsOption,
     ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -198,7 +200,7 @@ def TileFixSumOrdersPass : Pass<"tile-fix-sum-orders", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">];
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">, ProductsOption];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -215,7 +217,7 @@ def TileCertifySumOrdersPass : Pass<"tile-certify-sum-orders", "::mlir::ModuleOp
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">];
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">, ProductsOption];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
@@ -230,7 +232,7 @@ def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
     Option<"target", "target", "std::string", "\"cpu\"",
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
-    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">,
+    Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: as on the host">, ProductsOption,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels", "largest number of kernels per module">,
     ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">,
     DependentLaunchesOption, KeepAllOption,

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Instructions.h"
 #include "Schedules/Interface/ScheduleTables.h"
 #include "Shape.h"
 #include "moec/Schedules/SumOrder.h"
@@ -72,8 +73,33 @@ std::string declineKept(moe::QuantAttr quant) {
              : "";
 }
 
-/// The register tile: an accumulator per row and column, a vector per input
-/// row, and one of a weight row at a time.
+/// The register tile of FMAs and of pairs: an accumulator per row and column, a
+/// vector per input row, and one of a weight row at a time.
+std::string vectorsIllegal(const GemmShape &shape, tile::CpuGemmAttr config,
+                           const Target &target) {
+  if (config.getBlockK() % config.getLanes())
+    return "block_k = " + number(config.getBlockK()) +
+           " is not a multiple of lanes = " + number(config.getLanes());
+  if (shape.decodes && shape.decodedAtOnce % config.getBlockK())
+    return "block_k = " + number(config.getBlockK()) +
+           "; give a divisor of the " + number(shape.decodedAtOnce) +
+           " elements that are dequantized at once";
+  int64_t weightRows = config.getRegisterColumns() * shape.rowsPerColumn;
+  if (weightRows % 4)
+    return "register_columns = " + number(config.getRegisterColumns()) +
+           " needs " + number(weightRows) +
+           " weight rows at a time; their number must be a multiple of 4";
+  int64_t registers =
+      config.getRegisterRows() * weightRows + config.getRegisterRows() + 1;
+  if (registers > target.getNumRegisters())
+    return "register_rows = " + number(config.getRegisterRows()) +
+           ", register_columns = " + number(config.getRegisterColumns()) +
+           " needs " + number(registers) +
+           " vector registers, more than the target's " +
+           number(target.getNumRegisters()) + "; give a smaller tile";
+  return {};
+}
+
 std::string gemmIllegal(Operation *op, tile::ConfigAttr attr,
                         const Target &target) {
   auto gemm = cast<tile::GemmOp>(op);
@@ -96,26 +122,14 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr attr,
   if (std::string reason = needsTargetLanes(config.getLanes(), target);
       !reason.empty())
     return reason;
-  if (config.getBlockK() % config.getLanes())
-    return "block_k = " + number(config.getBlockK()) +
-           " is not a multiple of lanes = " + number(config.getLanes());
-  if (shape.decodes && shape.decodedAtOnce % config.getBlockK())
-    return "block_k = " + number(config.getBlockK()) +
-           "; give a divisor of the " + number(shape.decodedAtOnce) +
-           " elements that are dequantized at once";
-  int64_t weightRows = config.getRegisterColumns() * shape.rowsPerColumn;
-  if (weightRows % 4)
-    return "register_columns = " + number(config.getRegisterColumns()) +
-           " needs " + number(weightRows) +
-           " weight rows at a time; their number must be a multiple of 4";
-  int64_t registers =
-      config.getRegisterRows() * weightRows + config.getRegisterRows() + 1;
-  if (registers > target.getNumRegisters())
-    return "register_rows = " + number(config.getRegisterRows()) +
-           ", register_columns = " + number(config.getRegisterColumns()) +
-           " needs " + number(registers) +
-           " vector registers, more than the target's " +
-           number(target.getNumRegisters()) + "; give a smaller tile";
+  if (std::string reason = cpu::whyNotInstruction(gemm, config, target);
+      !reason.empty())
+    return reason;
+  if (std::string reason = cpu::getInstructionK(config) == cpu::kTiles
+                               ? cpu::whyNotTiles(gemm, config)
+                               : vectorsIllegal(shape, config, target);
+      !reason.empty())
+    return reason;
   if (config.getColumnsPerCta() % config.getRegisterColumns())
     return "columns_per_cta = " + number(config.getColumnsPerCta()) +
            " is not a multiple of register_columns = " +
@@ -160,19 +174,54 @@ int64_t chooseBlockN(const GemmShape &shape, int64_t n) {
   return std::max(nTile / n * n, n);
 }
 
+/// As `chooseBlockN`, but with many columns, since each CTA copies its input
+/// rows: up to 256 weight rows, in half of the L2 cache of a core with AMX.
+int64_t chooseTileColumns(const GemmShape &shape, int64_t n) {
+  constexpr int64_t cacheBytes = 1024 * 1024, mostRows = 256, denseNTiles = 16;
+  int64_t most =
+      std::min(cacheBytes / shape.columnBytes, mostRows / shape.rowsPerColumn);
+  if (!shape.grouped)
+    most =
+        std::min<int64_t>(most, llvm::divideCeil(shape.columns, denseNTiles));
+  return std::max(std::min(most, shape.columns) / n * n, n);
+}
+
+/// The config with AMX tiles; null if the gemm cannot have one.
+tile::CpuGemmAttr chooseTiles(tile::GemmOp op, const GemmShape &shape,
+                              const Target &target) {
+  if (target.products < CpuProducts::Amx || !cpu::hasBF16Products(op))
+    return nullptr;
+  int64_t n = cpu::kTileSize;
+  if (shape.rowsPerColumn == 1 && shape.columns % (2 * n) == 0)
+    n *= 2;
+  auto config = tile::CpuGemmAttr::get(
+      op->getContext(), 2 * cpu::kTileSize, n, cpu::kTiles,
+      chooseTileColumns(shape, n), target.lanes,
+      shape.grouped ? 0 : cpu::getMaxTileRows(op), cpu::kTiles);
+  return cpu::whyNotTiles(op, config).empty() ? config : nullptr;
+}
+
 tile::ConfigAttr chooseGemm(Operation *op, const Target &target) {
   constexpr int64_t denseRows = 64;
-  GemmShape shape(cast<tile::GemmOp>(op));
+  auto gemm = cast<tile::GemmOp>(op);
+  GemmShape shape(gemm);
+  if (tile::CpuGemmAttr tiles = chooseTiles(gemm, shape, target))
+    return tiles;
+  // CPUs with AMX multiply pairs no faster than FMAs do, and widen rows while
+  // they wait for memory.
+  bool hasPairs =
+      target.products == CpuProducts::Bf16 && cpu::hasBF16Products(gemm);
   int64_t n = 4 / shape.rowsPerColumn;
   // As many rows as fit in registers with their vectors widened.
-  int64_t free = target.getNumRegisters() - shape.parts;
-  int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
+  int64_t parts = hasPairs ? 1 : shape.parts;
+  int64_t free = target.getNumRegisters() - parts;
+  int64_t m = std::min<int64_t>(4, free / (4 + parts));
   // A scale block ends a loop, so that larger steps mean fewer iterations.
   int64_t k = shape.decodes ? std::gcd(target.lanes * 4, shape.decodedAtOnce)
                             : target.lanes * shape.parts;
-  return tile::CpuGemmAttr::get(op->getContext(), m, n, k,
-                                chooseBlockN(shape, n), target.lanes,
-                                shape.grouped ? 0 : denseRows);
+  return tile::CpuGemmAttr::get(
+      op->getContext(), m, n, k, chooseBlockN(shape, n), target.lanes,
+      shape.grouped ? 0 : denseRows, hasPairs ? cpu::kPairs : 0);
 }
 
 moert::Expr gemmGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
@@ -332,14 +381,22 @@ struct TensorScaleSchedule final : Schedule {
   }
 };
 
-/// `OrdersSums::getSumOrder`: each lane of a vector sums a part of K.
-tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr config) {
-  int64_t lanes = cast<tile::CpuGemmAttr>(config).getLanes();
+/// `OrdersSums::getSumOrder`: each lane of a vector sums a part of K, and AMX
+/// all of it.
+tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr attr) {
+  auto config = cast<tile::CpuGemmAttr>(attr);
+  int64_t k = cpu::getInstructionK(config);
+  if (k == cpu::kTiles)
+    return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::Dot, k,
+                                   /*shuffled=*/0, /*splits=*/1,
+                                   /*adjacent=*/0, /*promoted=*/0);
+  int64_t lanes = config.getLanes();
   bool isDecoded = cpu::decodesOperands(op);
   int64_t adjacent =
       isDecoded ? 1
                 : cpu::getLaneElements(getElementTypeOrSelf(op.getWeight()));
-  return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::Fma, /*k=*/1,
+  tile::SumUnit unit = k == cpu::kFma ? tile::SumUnit::Fma : tile::SumUnit::Dot;
+  return tile::SumOrderAttr::get(op.getContext(), unit, k,
                                  /*shuffled=*/0, lanes, adjacent,
                                  isDecoded ? cpu::getDecodedColumns(op) : 0);
 }

@@ -15,7 +15,9 @@
 // first. Each block's sums, times their scales, are added to the scratch
 // buffer.
 
+#include "AmxTiles.h"
 #include "GemmTile.h"
+#include "Instructions.h"
 #include "KernelBuilder/GemmOperands.h"
 #include "ScaledBlocks.h"
 #include "Shape.h"
@@ -41,6 +43,8 @@ struct Shape {
   int64_t weightsPerColumn;
   /// Elements along K per iteration of the innermost loop.
   int64_t unrolledK;
+  /// Elements along K of an instruction.
+  int64_t instructionK;
 
   int64_t getNTiles() const { return llvm::divideCeil(columns, nTile); }
   /// A divisor of the number of columns of every N tile.
@@ -72,6 +76,7 @@ FailureOr<Shape> getShape(tile::GemmOp op) {
   Type element = weight.getElementType();
   if (cpu::decodesOperands(op))
     element = Float32Type::get(op.getContext());
+  shape.instructionK = cpu::getInstructionK(*config);
   shape.unrolledK = llvm::alignTo(std::max<int64_t>(config->getBlockK(), 1),
                                   GemmTile::getStep(element, shape.lanes));
   int64_t rowBytes = shape.weightsPerColumn * shape.getScratchColumns() * 4;
@@ -79,7 +84,13 @@ FailureOr<Shape> getShape(tile::GemmOp op) {
       config->getRowsPerCta()
           ? config->getRowsPerCta()
           : std::clamp<int64_t>(kMaxScratchBytes / rowBytes, 1, kGroupRows);
+  if (shape.instructionK == cpu::kTiles && !config->getRowsPerCta())
+    shape.rows = std::min(shape.rows / cpu::kTileSize * cpu::kTileSize,
+                          cpu::getMaxTileRows(op));
 
+  if (shape.instructionK == cpu::kTiles)
+    if (std::string reason = cpu::whyNotTiles(op, *config); !reason.empty())
+      return op.emitOpError("has a config with ") << reason;
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
   int64_t decoded = cpu::getDecodedColumns(op);
   if (cpu::decodesOperands(op) && decoded % shape.unrolledK != 0)
@@ -118,7 +129,11 @@ public:
       input = blocks->getInput();
       weight = blocks->getWeight();
     }
-    tile.emplace(emitter, input, weight, shape.lanes, shape.unrolledK);
+    if (shape.instructionK == cpu::kTiles)
+      tiles.emplace(emitter, input, weight, shape.rows, shape.unrolledK);
+    else
+      vectors.emplace(emitter, input, weight, shape.lanes, shape.unrolledK,
+                      shape.instructionK == cpu::kPairs);
   }
 
   LogicalResult emit();
@@ -132,6 +147,11 @@ private:
   void clearSums(Index count);
   Index getInputRow(Index position);
   void emitColumns(Index firstRow, Index count, Index column);
+  SmallVector<AmxTiles::Indices> getTileRows(Index column);
+  int64_t getTileStride();
+  void storeTileSums(F32 values, int64_t i, Index row, Index column);
+  void emitRow(Index inputRow, Index column);
+  void emitTiles(Index count, Index column);
   void emitTile(Index firstRow, Index row, int64_t rows, Index column);
   void storeSums(F32 quad, Index row, int64_t weightRow, Index column);
   void emitEpilogue(Index firstRow, Index count);
@@ -146,7 +166,9 @@ private:
   Value input, weight, source, result;
   /// Set for scales inside the loop (block fp8).
   std::optional<ScaledBlocks> blocks;
-  std::optional<GemmTile> tile;
+  /// One of both multiplies.
+  std::optional<GemmTile> vectors;
+  std::optional<AmxTiles> tiles;
   /// `weightsPerColumn x rows x columns` of f32.
   Value sums;
   /// Null for a dense gemm.
@@ -167,6 +189,8 @@ LogicalResult Gemm::emit() {
     emitGrouped(major);
   else
     emitDense(major);
+  if (tiles)
+    tiles->release();
   return status;
 }
 
@@ -190,14 +214,29 @@ void Gemm::emitDense(Index block) {
 }
 
 void Gemm::emitRows(Index firstRow, Index count) {
+  auto getRow = [&](Index row) { return getInputRow(firstRow + row); };
+  auto forColumns = [&](function_ref<void(Index)> body) {
+    emitter.loop(nTile.begin, nTile.end, shape.n, body);
+  };
   auto emitAll = [&] {
-    emitter.loop(nTile.begin, nTile.end, shape.n,
-                 [&](Index column) { emitColumns(firstRow, count, column); });
+    forColumns([&](Index column) { emitColumns(firstRow, count, column); });
   };
   if (blocks) {
     clearSums(count);
-    auto getRow = [&](Index row) { return getInputRow(firstRow + row); };
     blocks->forBlocks(group, count, nTile, getRow, emitAll);
+  } else if (tiles) {
+    emitter.ifThen(
+        count == 1,
+        [&] {
+          tiles->configure(1);
+          Index row = getRow(emitter.index(0));
+          forColumns([&](Index column) { emitRow(row, column); });
+        },
+        [&] {
+          tiles->configure(cpu::kTileSize);
+          tiles->packRows(count, getRow);
+          forColumns([&](Index column) { emitTiles(count, column); });
+        });
   } else {
     emitAll();
   }
@@ -253,6 +292,59 @@ void Gemm::emitColumns(Index firstRow, Index count, Index column) {
   scf::YieldOp::create(b);
 }
 
+/// The first of each 16 weight rows of `n` columns.
+SmallVector<AmxTiles::Indices> Gemm::getTileRows(Index column) {
+  SmallVector<AmxTiles::Indices> rows;
+  for (int64_t projection = 0; projection < shape.weightsPerColumn;
+       ++projection)
+    for (int64_t i = 0; i < shape.n; i += cpu::kTileSize)
+      rows.push_back(
+          getLeading(getWeightRow(emitter, op, projection, column + i)));
+  return rows;
+}
+
+int64_t Gemm::getTileStride() {
+  return op.getLayout() &&
+                 op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved
+             ? 2
+             : 1;
+}
+
+/// Stores 16 sums of weight tile i of `n` columns.
+void Gemm::storeTileSums(F32 values, int64_t i, Index row, Index column) {
+  int64_t perProjection = shape.n / cpu::kTileSize;
+  Index offset = column - nTile.begin;
+  emitter.storeVector(values, sums,
+                      {emitter.index(i / perProjection), row,
+                       offset + i % perProjection * cpu::kTileSize});
+}
+
+/// Multiplies one row with `n` columns by AMX.
+void Gemm::emitRow(Index inputRow, Index column) {
+  tiles->multiplyRow(inputRow, getTileRows(column), getTileStride(),
+                     [&](int64_t i, int64_t, int64_t, F32 values) {
+                       storeTileSums(values, i, emitter.index(0), column);
+                     });
+}
+
+/// Multiplies all rows with `n` columns by AMX: pairs of tiles of input rows,
+/// then the remaining one.
+void Gemm::emitTiles(Index count, Index column) {
+  auto emitPart = [&](Index row, int64_t numInputTiles) {
+    tiles->multiply(
+        row / cpu::kTileSize, numInputTiles, getTileRows(column),
+        getTileStride(), [&](int64_t i, int64_t j, int64_t r, F32 values) {
+          storeTileSums(values, i, row + (j * cpu::kTileSize + r), column);
+        });
+  };
+  emitter.loop(emitter.index(0), count, shape.m, [&](Index row) {
+    if (shape.m == cpu::kTileSize)
+      return emitPart(row, 1);
+    Flag isOne = count - row <= cpu::kTileSize;
+    emitter.ifThen(isOne, [&] { emitPart(row, 1); }, [&] { emitPart(row, 2); });
+  });
+}
+
 void Gemm::emitTile(Index firstRow, Index row, int64_t rows, Index column) {
   SmallVector<GemmTile::Indices> inputRows, weightRows, nextRows;
   for (int64_t i = 0; i < rows; ++i) {
@@ -278,7 +370,7 @@ void Gemm::emitTile(Index firstRow, Index row, int64_t rows, Index column) {
       nextRows.push_back(
           getLeading(getWeightRow(emitter, op, projection, next)));
     }
-  SmallVector<F32> quads = tile->emit(inputRows, weightRows, nextRows);
+  SmallVector<F32> quads = vectors->emit(inputRows, weightRows, nextRows);
   int64_t quadsPerRow = weightRows.size() / 4;
   for (auto [i, quad] : llvm::enumerate(quads))
     storeSums(quad, row + i / quadsPerRow, 4 * (i % quadsPerRow), offset);

@@ -8,6 +8,7 @@
 #include "GemmTile.h"
 
 #include "Shape.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace moec;
@@ -20,11 +21,12 @@ int64_t GemmTile::getStep(Type element, int64_t lanes) {
 }
 
 GemmTile::GemmTile(KernelEmitter &emitter, Value input, Value weight,
-                   int64_t lanes, int64_t unrolledK)
+                   int64_t lanes, int64_t unrolledK, bool multipliesPairs)
     : emitter(emitter), b(emitter.b), input(input), weight(weight),
       element(cast<MemRefType>(weight.getType()).getElementType()),
       sizeK(cast<MemRefType>(weight.getType()).getShape().back()), lanes(lanes),
-      unrolledK(unrolledK), stepSize(getStep(element, lanes)) {}
+      unrolledK(unrolledK), stepSize(getStep(element, lanes)),
+      multipliesPairs(multipliesPairs) {}
 
 //===----------------------------------------------------------------------===//
 // One step
@@ -63,8 +65,23 @@ GemmTile::Parts GemmTile::load(Value memref, const Indices &row, Index k,
         I32(b, arith::ConstantOp::create(
                    b, DenseElementsAttr::get(ints, ArrayRef<int32_t>(keep))));
   }
+  if (multipliesPairs)
+    return {F32::fromBits(pairs)};
   I32 even = pairs << 16, odd = pairs & highHalf;
   return {F32::fromBits(even), F32::fromBits(odd)};
+}
+
+F32 GemmTile::multiplyPairs(F32 x, F32 w, F32 sum) {
+  auto type = VectorType::get(2 * lanes, b.getBF16Type());
+  auto getPairs = [&](Value bits) {
+    return vector::BitCastOp::create(b, type, bits).getResult();
+  };
+  std::string name =
+      "llvm.x86.avx512bf16.dpbf16ps." + std::to_string(lanes * 32);
+  return {b, LLVM::CallIntrinsicOp::create(
+                 b, sum.getType(), b.getStringAttr(name),
+                 ValueRange{sum, getPairs(x), getPairs(w)})
+                 .getResults()};
 }
 
 SmallVector<F32> GemmTile::multiply(ArrayRef<Parts> inputs,
@@ -75,7 +92,9 @@ SmallVector<F32> GemmTile::multiply(ArrayRef<Parts> inputs,
     for (auto [column, w] : llvm::enumerate(weights))
       for (auto [row, x] : llvm::enumerate(inputs)) {
         F32 &sum = next[row * weights.size() + column];
-        sum = {b, vector::FMAOp::create(b, x[part], w[part], sum)};
+        sum = multipliesPairs
+                  ? multiplyPairs(x[part], w[part], sum)
+                  : F32(b, vector::FMAOp::create(b, x[part], w[part], sum));
       }
   return next;
 }

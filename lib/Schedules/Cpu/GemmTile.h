@@ -26,9 +26,10 @@ public:
   using Indices = llvm::SmallVector<mlir::Value, 3>;
 
   /// `unrolledK`: elements along K per iteration of the loop, a multiple of
-  /// `getStep`.
+  /// `getStep`. `multipliesPairs`: rows are bf16, of which VDPBF16PS adds two
+  /// products to a lane.
   GemmTile(KernelEmitter &emitter, mlir::Value input, mlir::Value weight,
-           int64_t lanes, int64_t unrolledK);
+           int64_t lanes, int64_t unrolledK, bool multipliesPairs);
 
   /// Elements of a row, of that type, per step.
   static int64_t getStep(mlir::Type element, int64_t lanes);
@@ -43,7 +44,8 @@ public:
                               llvm::ArrayRef<Indices> nextRows);
 
 private:
-  /// f32 vectors of one step: one, or two for bf16.
+  /// f32 vectors of one step: one, or two for bf16, whose pairs are one vector
+  /// of f32 by their bits with `multipliesPairs`.
   using Parts = llvm::SmallVector<F32, 2>;
 
   Parts load(mlir::Value memref, const Indices &row, Index k, int64_t skip);
@@ -56,6 +58,7 @@ private:
   llvm::SmallVector<F32> multiply(llvm::ArrayRef<Parts> inputs,
                                   llvm::ArrayRef<Parts> weights,
                                   llvm::ArrayRef<F32> sums);
+  F32 multiplyPairs(F32 x, F32 w, F32 sum);
   F32 sumLanes(llvm::ArrayRef<F32> four);
   llvm::SmallVector<F32> sumAll(llvm::ArrayRef<F32> sums);
 
@@ -64,6 +67,7 @@ private:
   mlir::Value input, weight;
   mlir::Type element;
   int64_t sizeK, lanes, unrolledK, stepSize;
+  bool multipliesPairs;
 };
 
 } // namespace moec

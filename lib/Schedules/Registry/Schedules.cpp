@@ -7,6 +7,7 @@
 
 #include "Schedules/Interface/ScheduleTables.h"
 #include "moec/Schedules/SumOrder.h"
+#include "moert/HostDevice.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -17,11 +18,34 @@
 using namespace mlir;
 using namespace moec;
 
+static constexpr llvm::StringLiteral kProductNames[] = {"fma", "bf16", "amx"};
+
+std::optional<CpuProducts> Target::findProducts(StringRef name) {
+  for (auto [i, known] : llvm::enumerate(kProductNames))
+    if (name == known)
+      return CpuProducts(i);
+  return std::nullopt;
+}
+
+StringRef Target::getName(CpuProducts products) {
+  return kProductNames[int(products)];
+}
+
+Target Target::cpuWith(function_ref<bool(StringRef)> hasFeature) {
+  if (!hasFeature("avx512f"))
+    return cpu(hasFeature("avx2") ? 8 : 4);
+  if (!hasFeature("avx512bf16"))
+    return cpu(16);
+  bool hasTiles = hasFeature("amx-tile") && hasFeature("amx-bf16");
+  return cpu(16, hasTiles ? CpuProducts::Amx : CpuProducts::Bf16);
+}
+
 Target Target::hostCpu() {
   llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  if (features.lookup("avx512f"))
-    return cpu(16);
-  return cpu(features.lookup("avx2") ? 8 : 4);
+  return cpuWith([&](StringRef name) {
+    return features.lookup(name) &&
+           (!name.starts_with("amx") || moert::allowTileRegisters());
+  });
 }
 
 ArrayRef<llvm::StringLiteral> Target::getNames() {
@@ -43,20 +67,33 @@ bool Target::convertsFloat8() const {
 }
 
 std::optional<Target> Target::find(StringRef name, int64_t lanes,
-                                   StringRef part) {
+                                   StringRef part, StringRef products) {
   if (!llvm::is_contained(getNames(), name) || !whyNotPart(name, part).empty())
     return std::nullopt;
-  if (name == "cpu")
-    return lanes ? cpu(lanes) : hostCpu();
-  return Target{name.str(), 0,
+  if (name == "cpu") {
+    Target target = lanes ? cpu(lanes) : hostCpu();
+    if (products.empty())
+      return target;
+    std::optional<CpuProducts> found = findProducts(products);
+    if (!found)
+      return std::nullopt;
+    target.products = *found;
+    return target;
+  }
+  return Target{name.str(), 0, CpuProducts::Fma,
                 part.empty() ? getDefaultPart(name) : findPart(part)};
 }
 
 std::optional<Target> Target::findFor(Operation *op, StringRef pass,
                                       StringRef name, int64_t lanes,
-                                      StringRef part) {
-  std::optional<Target> target = find(name, lanes, part);
-  if (!target && llvm::is_contained(getNames(), name))
+                                      StringRef part, StringRef products) {
+  std::optional<Target> target = find(name, lanes, part, products);
+  if (!products.empty() && !findProducts(products)) {
+    InFlightDiagnostic diagnostic = op->emitError(pass)
+                                    << ": products '" << products
+                                    << "' are unknown; accepted are ";
+    llvm::interleaveComma(kProductNames, diagnostic);
+  } else if (!target && llvm::is_contained(getNames(), name))
     op->emitError(pass) << ": part " << whyNotPart(name, part);
   else if (!target) {
     InFlightDiagnostic diagnostic = op->emitError(pass)

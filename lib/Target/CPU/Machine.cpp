@@ -7,6 +7,8 @@
 
 #include "Machine.h"
 
+#include "moert/HostDevice.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/Support/TargetSelect.h"
@@ -17,10 +19,11 @@ using namespace moec;
 
 /// Instruction sets that affect which code runs, by their LLVM names.
 static constexpr StringLiteral kInstructionSets[] = {
-    "avx",        "avx2",       "fma",        "f16c",      "bmi",
-    "bmi2",       "lzcnt",      "movbe",      "popcnt",    "sse4.2",
-    "avx512f",    "avx512bw",   "avx512cd",   "avx512dq",  "avx512vl",
-    "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16"};
+    "avx",        "avx2",       "fma",        "f16c",       "bmi",
+    "bmi2",       "lzcnt",      "movbe",      "popcnt",     "sse4.2",
+    "avx512f",    "avx512bw",   "avx512cd",   "avx512dq",   "avx512vl",
+    "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16", "amx-tile",
+    "amx-bf16"};
 
 static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   Triple triple(sys::getProcessTriple());
@@ -38,6 +41,8 @@ static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   auto builder = orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder;
+  if (!moert::allowTileRegisters())
+    builder->addFeatures({"-amx-tile", "-amx-bf16", "-amx-int8"});
   builder->setCodeGenOptLevel(CodeGenOptLevel::Aggressive);
   // The JIT's default code model loads the address of every constant through a
   // register.
@@ -111,16 +116,18 @@ mlir::LogicalResult moec::checkCpu(mlir::Operation *op,
   return op->emitError(toString(builder.takeError()));
 }
 
-int64_t moec::getVectorLanes(const CpuTargetOptions &options) {
+moec::Target moec::getCpuTarget(const CpuTargetOptions &options) {
   auto builder = makeMachineBuilder(options);
   if (!builder) {
     consumeError(builder.takeError());
-    return 8;
+    return moec::Target::cpu(8);
   }
   auto machine = builder->createTargetMachine();
   if (!machine) {
     consumeError(machine.takeError());
-    return 8;
+    return moec::Target::cpu(8);
   }
-  return (*machine)->getMCSubtargetInfo()->checkFeatures("+avx512f") ? 16 : 8;
+  return moec::Target::cpuWith([&](StringRef name) {
+    return (*machine)->getMCSubtargetInfo()->checkFeatures(("+" + name).str());
+  });
 }

@@ -56,6 +56,7 @@ LogicalResult TileChooseKernels::tryOut(int64_t most) {
   pipeline.addPass(createTileSpecializePass(ranges));
   auto assign = makeOptions<TileAssignConfigPassOptions>();
   assign.lanes = lanes;
+  assign.products = products;
   pipeline.addPass(createTileAssignConfigPass(assign));
   auto rewrite = makeOptions<TileRewriteLaunchesPassOptions>();
   rewrite.dependentLaunches = dependentLaunches;

@@ -13,8 +13,9 @@ using namespace moec;
 std::optional<PassInputs> PassInputs::read(Operation *op, StringRef pass,
                                            StringRef target, StringRef part,
                                            ArrayRef<std::string> configs,
-                                           int64_t lanes) {
-  std::optional<Target> found = Target::findFor(op, pass, target, lanes, part);
+                                           int64_t lanes, StringRef products) {
+  std::optional<Target> found =
+      Target::findFor(op, pass, target, lanes, part, products);
   if (!found)
     return std::nullopt;
   llvm::Expected<std::vector<ForcedConfig>> forced =

@@ -24,7 +24,7 @@ struct PassInputs {
   static std::optional<PassInputs>
   read(mlir::Operation *op, llvm::StringRef pass, llvm::StringRef target,
        llvm::StringRef part, llvm::ArrayRef<std::string> configs,
-       int64_t lanes = 0);
+       int64_t lanes = 0, llvm::StringRef products = {});
 };
 
 } // namespace moec

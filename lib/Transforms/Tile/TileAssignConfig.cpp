@@ -219,8 +219,12 @@ private:
   }
 
   std::string describeTarget() const {
-    return target.isGpu() ? target.name
-                          : std::to_string(target.lanes) + " lanes";
+    if (target.isGpu())
+      return target.name;
+    std::string text = std::to_string(target.lanes) + " lanes";
+    if (target.products != CpuProducts::Fma)
+      text += " with " + Target::getName(target.products).str();
+    return text;
   }
 
   tile::KernelOp kernel;
@@ -243,8 +247,9 @@ struct TileAssignConfig
           << "; 4, 8, 16, or 0 for the host's lanes are accepted";
       return signalPassFailure();
     }
-    std::optional<PassInputs> inputs = PassInputs::read(
-        getOperation(), "tile-assign-config", target, part, configs, lanes);
+    std::optional<PassInputs> inputs =
+        PassInputs::read(getOperation(), "tile-assign-config", target, part,
+                         configs, lanes, products);
     if (!inputs)
       return signalPassFailure();
     SmallVector<bool> isUsed(inputs->forced.size(), false);

@@ -115,7 +115,7 @@ struct TileCertifySumOrders
   void runOnOperation() override {
     std::optional<PassInputs> inputs =
         PassInputs::read(getOperation(), "tile-certify-sum-orders", target,
-                         part, /*configs=*/{}, lanes);
+                         part, /*configs=*/{}, lanes, products);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

@@ -120,7 +120,7 @@ struct TileFixSumOrders
   void runOnOperation() override {
     std::optional<PassInputs> inputs =
         PassInputs::read(getOperation(), "tile-fix-sum-orders", target, part,
-                         /*configs=*/{}, lanes);
+                         /*configs=*/{}, lanes, products);
     if (!inputs)
       return signalPassFailure();
     SymbolTable symbols(getOperation());

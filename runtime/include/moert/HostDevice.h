@@ -24,6 +24,12 @@ namespace moert {
 /// variable is no number of threads.
 Result<std::unique_ptr<Device>> createHostDevice(int numThreads = 0);
 
+/// Asks the kernel once for this process's permission to use AMX tile
+/// registers, which threads and children inherit. False if the CPU or the
+/// kernel has none, or if a thread's alternate signal stack is too small for
+/// them.
+bool allowTileRegisters();
+
 } // namespace moert
 
 #endif // MOERT_HOSTDEVICE_H

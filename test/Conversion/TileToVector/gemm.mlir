@@ -115,3 +115,54 @@ tile.kernel @dense(%x: memref<?x8xf32>, %w: memref<4x8xf32>, %v: memref<1xi32>,
       {config = #tile.cpu_gemm<register_rows = 1, register_columns = 4, columns_per_cta = 4, lanes = 4, rows_per_cta = 8>}
   tile.return
 }
+
+// -----
+
+// VDPBF16PS adds two products to each lane, without widening.
+// CHECK-LABEL: func.func @pairs
+// CHECK: %[[X:.*]] = vector.bitcast %{{.*}} : vector<32xbf16> to vector<16xi32>
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"({{.*}}) : (vector<16xf32>, vector<32xbf16>, vector<32xbf16>) -> vector<16xf32>
+// CHECK-NOT: vector.fma
+tile.kernel @pairs(%x: memref<?x64xbf16>, %w: memref<2x4x64xbf16>, %o: memref<3xi32>,
+                   %y: memref<?x4xbf16>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x4x64xbf16>)
+      offsets(%o : memref<3xi32>) outs(%y : memref<?x4xbf16>)
+      {config = #tile.cpu_gemm<register_rows = 1, register_columns = 4, columns_per_cta = 4, lanes = 16, instruction_k = 2>}
+  tile.return
+}
+
+// -----
+
+// AMX. One row is a tile of one column as it lies in memory. Several rows are copied in words of 32 bits along K, and
+// their sums transposed back.
+// CHECK-LABEL: func.func @tiles
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x64xbf16>, %[[W:[^:]*]]: memref<2x64x64xbf16>
+// CHECK-DAG: %[[PACKED:.*]] = memref.alloca() {{.*}} : memref<4x32x16xi32>
+// CHECK: scf.if
+// CHECK: llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tilezero"
+// CHECK: scf.for
+// CHECK: memref.extract_aligned_pointer_as_index %[[X]]
+// CHECK-COUNT-3: llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK-NOT: vector.shuffle
+// CHECK: } else {
+// CHECK: llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK: vector.shuffle
+// CHECK: vector.store {{.*}} %[[PACKED]]
+// CHECK: memref.extract_aligned_pointer_as_index %[[PACKED]]
+// CHECK: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK: llvm.call_intrinsic "llvm.x86.tilestored64"
+// CHECK: vector.shuffle
+// CHECK: llvm.call_intrinsic "llvm.x86.tilerelease"
+tile.kernel @tiles(%x: memref<?x64xbf16>, %w: memref<2x64x64xbf16>, %o: memref<3xi32>,
+                   %y: memref<?x32xbf16>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x64x64xbf16>)
+      offsets(%o : memref<3xi32>) outs(%y : memref<?x32xbf16>)
+      epilogue {
+  ^bb0(%g: f32, %u: f32):
+    %v = arith.mulf %g, %u : f32
+    tile.yield %v : f32
+  } {layout = #moe.weight_layout<order = gate_up>,
+     config = #tile.cpu_gemm<register_rows = 32, register_columns = 16, block_k = 32, columns_per_cta = 32, lanes = 16, instruction_k = 32>}
+  tile.return
+}

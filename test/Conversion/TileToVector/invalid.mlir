@@ -102,3 +102,12 @@ tile.kernel @math(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   } {config = #tile.cpu_row_map<lanes = 8, rows_per_cta = 2>}
   tile.return
 }
+
+// -----
+
+tile.kernel @tiles(%x: memref<?x48xbf16>, %w: memref<16x48xbf16>, %y: memref<?x16xf32>, %t: i64) {
+  // expected-error@+1 {{has a config with block_k = 32; give a multiple of 32 that divides the 48 elements of K with instruction_k = 32}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x48xbf16>, memref<16x48xbf16>) outs(%y : memref<?x16xf32>)
+      {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, rows_per_cta = 16, instruction_k = 32>}
+  tile.return
+}
