@@ -46,8 +46,8 @@ _kernels.impl("silu_and_mul", silu_and_mul)
 
 
 @pytest.fixture
-def layer(engine: VllmConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
-    # Ranks of one process would share the memory of vLLM's experts.
+def workspaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of one process would share the memory of vLLM's experts."""
     own = threading.local()
 
     def get_manager() -> WorkspaceManager:
@@ -56,6 +56,10 @@ def layer(engine: VllmConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
         return own.manager
 
     monkeypatch.setattr(modular_kernel, "current_workspace_manager", get_manager)
+
+
+@pytest.fixture
+def layer(engine: VllmConfig, workspaces: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     # The question needs a driver.
     monkeypatch.setattr(fused_batched_moe, "_is_capturing_or_compiling", lambda: False)
     return make_layer(engine, PLAIN)

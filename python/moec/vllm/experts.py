@@ -26,6 +26,7 @@ from vllm.platforms import current_platform
 from .. import InvalidArgument
 from ..functions.experts import KINDS, Experts, Held, run_batched
 from ..layer_pool import DTYPES
+from ..modular.input_quantization import describe_input
 
 _SCHEMES = (
     (None, None),
@@ -82,6 +83,17 @@ def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
     raise InvalidArgument(f"activation: {kind} with a limit of {limit} is not supported in a layer")
 
 
+def travels_quantized(moe_config: FusedMoEConfig, quant_config: FusedMoEQuantConfig) -> bool:
+    """Returns whether rows are quantized ahead of the experts: they come from other ranks, in half the bytes."""
+    parallel = moe_config.moe_parallel_config
+    if parallel.dp_size == 1 or parallel.is_sequence_parallel or quant_config.quant_dtype not in (
+            keys.FP8_DTYPE, torch.int8):
+        return False
+    found = describe_input(quant_config, moe_config.hidden_dim)
+    # A scale that all rows share is known on all ranks only if it is given.
+    return found is not None and (found.columns > 0 or (found.given is not None and found.given.numel() == 1))
+
+
 def is_batch_invariant() -> bool:
     """Whether vLLM runs in its batch-invariant mode."""
     return bool(envs.VLLM_BATCH_INVARIANT)
@@ -120,11 +132,14 @@ class MoecSupport(mk.FusedMoEExperts):
             return False, f"kernel does not support a hidden dim of {moe_config.hidden_dim}"
         return True, None
 
+    #: Whether prepare quantizes the inputs.
+    takes_quantized = False
+
     @property
     def expects_unquantized_inputs(self) -> bool:
         # The layer quantizes activations itself, by the formulas of its spec. If nothing is quantized there is nothing
         # to defer, and vLLM's prepare of the batched format refuses to.
-        return self.quant_config.quant_dtype is not None
+        return self.quant_config.quant_dtype is not None and not self.takes_quantized
 
     @staticmethod
     def _supports_current_device() -> bool:
@@ -161,7 +176,7 @@ class MoecSupport(mk.FusedMoEExperts):
     def _check(
         self, activation: MoEActivation, a1q_scale: Optional[torch.Tensor]
     ) -> None:
-        if a1q_scale is not None:
+        if a1q_scale is not None and not self.takes_quantized:
             raise InvalidArgument(
                 "a1q_scale: unquantized inputs expected"
             )
@@ -186,8 +201,11 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
     ) -> None:
         super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
         parameters = get_parameters(moe_config.activation, self.activation_config)
+        is_batched = self.activation_format() is mk.FusedMoEActivationFormat.BatchedExperts
+        self.takes_quantized = not is_batched and travels_quantized(moe_config, quant_config)
         self.experts = Experts(
-            moe_config.activation, quant_config, parameters=parameters, batch_invariant=is_batch_invariant()
+            moe_config.activation, quant_config, parameters=parameters, batch_invariant=is_batch_invariant(),
+            quantized_input=self.takes_quantized,
         )
         self._weights: Optional[tuple[torch.Tensor, torch.Tensor]] = None
         self._ones = torch.empty(0)
@@ -257,8 +275,15 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
             topk_weights = self._make_ones(topk_weights)
         self._run(
             output, hidden_states, (w1, w2), (topk_weights, topk_ids), expert_map,
-            expert_tokens_meta, as_workspace(workspace2),
+            expert_tokens_meta, as_workspace(workspace2), self._read_scale(hidden_states, a1q_scale),
         )
+
+    def _read_scale(self, rows: torch.Tensor, scale: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+        """Returns the scales of quantized rows as a layer takes them; None if it knows the one of all rows."""
+        found = describe_input(self.quant_config, rows.shape[1]) if self.takes_quantized else None
+        if found is None or scale is None or not found.columns:
+            return None
+        return scale.to(torch.float32).reshape(rows.shape[0], found.columns).contiguous()
 
 
 def as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
@@ -318,10 +343,11 @@ class MoecExperts(_MoecExperts):
         expert_map: Optional[torch.Tensor],
         meta: Optional[mk.ExpertTokensMetadata],
         workspace: Optional[torch.Tensor],
+        scale: Optional[torch.Tensor],
     ) -> None:
         if self.experts.placed is not None:
             expert_map = None
-        self.experts.run(hidden_states, *weights, *choice, expert_map, output, workspace)
+        self.experts.run(hidden_states, *weights, *choice, expert_map, output, workspace, scale)
 
 
 class MoecBatchedExperts(_MoecExperts):
@@ -373,6 +399,7 @@ class MoecBatchedExperts(_MoecExperts):
         expert_map: Optional[torch.Tensor],
         meta: Optional[mk.ExpertTokensMetadata],
         workspace: Optional[torch.Tensor],
+        scale: Optional[torch.Tensor],
     ) -> None:
         if meta is None or meta.expert_num_tokens is None:
             raise InvalidArgument("expert_tokens_meta: expert_num_tokens on the device expected")

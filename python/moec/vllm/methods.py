@@ -49,9 +49,11 @@ class MoecUnquantizedFusedMoEMethod(Selecting, UnquantizedFusedMoEMethod):
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         if not self.moec_runs:
             super().process_weights_after_loading(layer)
+            self.moec_put_exchange()
             return
         self.moec_choose_entry(layer)
         super().process_weights_after_loading(layer)
+        self.moec_put_exchange()
         count_loaded(_KIND, selects=self.moec_selects)
 
 

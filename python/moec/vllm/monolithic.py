@@ -33,6 +33,7 @@ from .. import InvalidArgument
 from ..functions.routing import describe_grouped_topk, describe_topk
 from ..functions.selecting_experts import SelectingExperts
 from ..layer_pool import DTYPES
+from . import exchange
 from .experts import MoecExperts, MoecSupport, as_workspace, get_parameters, is_batch_invariant
 from .report import tell_modular
 
@@ -226,6 +227,11 @@ class Selecting:
     @property
     def moec_selects(self) -> bool:
         return issubclass(self.experts_cls, MoecMonolithicExperts)
+
+    def moec_put_exchange(self) -> None:
+        """Lets moec exchange rows with other ranks, if the environment asks for it."""
+        if self.moe_kernel is not None:
+            self.moe_kernel = exchange.replace(self.moe_kernel, self.moe)
 
     def moec_choose_entry(self, layer: torch.nn.Module) -> None:
         """Chooses the entry before the kernel is made, once the runner exists. Reloading weights does not change the

@@ -80,6 +80,7 @@ class _Handover(Selecting):
         try:
             self.moec_choose_entry(layer)
             self.moec_process(layer)
+            self.moec_put_exchange()
         except Exception as error:
             is_changed = _describe_parameters(layer, with_memory=True) != before
             is_again = self.moec_held is not None

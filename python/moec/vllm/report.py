@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import logging
+from typing import Optional
 
 logger = logging.getLogger("vllm.moec")
 
@@ -54,6 +55,16 @@ def tell_kept(kind: str, reason: str) -> None:
 def tell_modular(kind: str, reason: str) -> None:
     """Logs that a layer uses ids selected by vLLM."""
     _tell(logging.DEBUG, kind, "take ids from vLLM's selection", reason)
+
+
+def tell_exchange(reason: Optional[str]) -> None:
+    """Logs whether moec's exchange of rows replaces vLLM's, or why it does not."""
+    line = "moec exchanges the rows of data-parallel ranks"
+    if reason is not None:
+        line = f"moec: rows of data-parallel ranks keep vLLM's exchange: {reason}"
+    if line not in _told:
+        _told.add(line)
+        logger.log(logging.INFO if reason is None else logging.WARNING, line)
 
 
 def _tell(level: int, kind: str, what: str, reason: str) -> None:
