@@ -53,6 +53,7 @@ def run_ranks(work):
     return results
 
 
+# parity: M17
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dispatch_alone(dtype: str) -> None:
     rng = np.random.default_rng(1)
@@ -84,6 +85,7 @@ def test_dispatch_alone(dtype: str) -> None:
             np.testing.assert_array_equal(made[name][rows_of], given[source][rows_of])
 
 
+# parity: M23
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
 def test_combine_alone(dtype: str) -> None:
     partials = np.random.default_rng(2).standard_normal((RANKS, RANKS * TOKENS, 32)).astype(DTYPES[dtype])

@@ -83,6 +83,7 @@ def test_unpermute_is_formulas_8_and_9() -> None:
     assert torch.equal(wide[:, :64], wanted.to(torch.bfloat16)) and not wide[:, 64:].any()
 
 
+# parity: P6
 @pytest.mark.parametrize("ranks", [1, 4])
 @pytest.mark.parametrize("align", [16, 128])
 def test_permute_aligned(align: int, ranks: int) -> None:
@@ -114,6 +115,7 @@ def test_permute_aligned(align: int, ranks: int) -> None:
             assert place == starts[-1]
 
 
+# parity: P7, P11
 def test_permute_options() -> None:
     hidden = torch.randn(3, 64).to(torch.bfloat16)
     ids = torch.tensor([[1, 0], [0, 1], [1, 0]])
@@ -291,6 +293,7 @@ NO_EXPERTS = (-1, -7, 8, 100, 2**31 - 1)
 
 
 # field-bug: sglang#30272, aiter#4636
+# parity: P9
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("no_expert", [*NO_EXPERTS, 2**32, 2**32 + 1, -(2**40)])
 def test_ids_that_name_no_expert(no_expert: int, dtype: torch.dtype) -> None:

@@ -136,6 +136,7 @@ def reuse(tensors: dict[str, np.ndarray], order: list[str]) -> Iterator[tuple[st
         np.atleast_1d(buffer).view(np.uint8)[...] = 0xFF
 
 
+# parity: L53, L54
 def test_any_order_gives_what_files_give(folder: Path, tmp_path: Path) -> None:
     tensors = read(folder / "model.safetensors")
     from_files = compile_layer(folder).load(folder)
@@ -271,6 +272,7 @@ def test_bad_arguments(plain, tmp_path: Path) -> None:
         layer.load({NAME: 3}, partial=True)
 
 
+# parity: L55
 def test_own_names(plain, tmp_path: Path) -> None:
     layer, tensors = plain
     expected = run(layer.load(tensors))

@@ -111,6 +111,7 @@ def make_parts(
     return over, experts
 
 
+# parity: M2, M49, N1, N5
 @pytest.mark.parametrize(("form", "quant", "is_deferred"), [
     ("sums", "none", False), ("sums", "block", False), ("sums", "block", True), ("sums", "token", False),
     ("sums", "static", False), ("slots", "none", False), ("slots", "block", False), ("owners", "block", False),
@@ -126,6 +127,7 @@ def test_kernel_over_ranks(form: str, quant: str, is_deferred: bool) -> None:
     case.verify(torch.cat(run_ranks(work)), 1 if form in ("sums", "owners") else 3)
 
 
+# parity: M24, M54
 def test_shared_experts_beside_the_way_back() -> None:
     case, communicators = RankCase(), ranks.local(RANKS)
 
@@ -149,6 +151,7 @@ def test_weights_on_the_input() -> None:
     case.verify(torch.cat(run_ranks(work)))
 
 
+# parity: M17, M23, M27, N7, N9
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint32])
 def test_prepare_and_finalize_alone(dtype: torch.dtype) -> None:
     """Ranks with other numbers of rows, tensors of the caller's own, and each type of ids."""
@@ -182,6 +185,7 @@ def test_prepare_and_finalize_alone(dtype: torch.dtype) -> None:
     run_ranks(work)
 
 
+# parity: R4
 def test_router_logits_go_along() -> None:
     communicators = ranks.local(RANKS)
     rows = torch.randn(RANKS * TOKENS, 64, dtype=torch.bfloat16)
@@ -197,6 +201,7 @@ def test_router_logits_go_along() -> None:
     assert torch.allclose(torch.cat(run_ranks(work)).float(), 3 * rows.float(), rtol=1e-2)
 
 
+# parity: M21, M22
 def test_receivers_in_any_order() -> None:
     """Hooks that are not called hold nothing up, and a receiver is called once."""
     communicators = ranks.local(RANKS, limit=5)

@@ -42,6 +42,7 @@ def lay(rows: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]
     return batches, counts
 
 
+# parity: M8
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8])
 @pytest.mark.parametrize("maps", [False, True])
 def test_batches_and_back(dtype: torch.dtype, maps: bool) -> None:
@@ -69,6 +70,7 @@ def weigh(slots: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     return (slots.double() * weights.double()[..., None]).sum(1)
 
 
+# parity: M11
 @pytest.mark.parametrize("on_input", [False, True])
 def test_sums_of_slots(on_input: bool) -> None:
     slots, weights = torch.randn(TOKENS, TOP_K, HIDDEN), torch.rand(TOKENS, TOP_K)
@@ -83,6 +85,7 @@ def test_sums_of_slots(on_input: bool) -> None:
         impl.apply(None, slots[:5], weights, IDS, on_input)
 
 
+# parity: M15
 @pytest.mark.parametrize("rank", [0, 1])
 def test_sums_of_batches(rank: int) -> None:
     """The experts of a rank, among 8 of two ranks."""

@@ -60,6 +60,7 @@ def test_each_rank_gets_its_rows(layers):
 
 
 
+# parity: M41, R12
 def test_more_rows_than_a_run_has():
     most, rows = 16, 37
     spec = MODEL | {"parallel": {"dp": RANKS, "experts": "linear"}, "max_tokens": most}

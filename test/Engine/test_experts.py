@@ -56,6 +56,7 @@ def apply(kernel: FusedMoEKernel, layer: Any, call: tuple[torch.Tensor, ...]) ->
     )
 
 
+# parity: M6
 def test_batched_format(layer: Any) -> None:
     """vLLM's prepare of this format refuses experts that round their inputs themselves."""
     numbers, call = load(layer, PLAIN), make_call()

@@ -104,6 +104,7 @@ def on_ranks(work: Callable[[int], torch.Tensor]) -> list[torch.Tensor]:
     return results
 
 
+# parity: M2, M6
 @pytest.mark.parametrize("kind", [
     "moec batches vLLM", "vLLM batches vLLM", "vLLM batches moec", "vLLM rows moec", "moec rows vLLM's class of moec"])
 def test_exchange_of_moec(layer: Any, kind: str) -> None:
@@ -124,6 +125,7 @@ def test_exchange_of_moec(layer: Any, kind: str) -> None:
         verify(output, compute(numbers, call), 1e-2)
 
 
+# parity: M13
 @pytest.mark.parametrize("kind", ["vLLM's prepare", "vLLM's batches", "moec's batches"])
 def test_moec_kernel_of_both(layer: Any, kind: str) -> None:
     prepare, experts = {

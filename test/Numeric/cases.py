@@ -353,9 +353,11 @@ case("logit_scale", entry="gate", dtype="bf16",
      routing={"score": "sigmoid", "selection_bias": True, "renormalize": True, "logit_scale": 0.25})
 # A router in f32, as two weights of the layer's dtype.
 for dtype, count in (("bf16", 37), ("f16", 16)):
+    # parity: R3
     case(f"split_gate_{dtype}", entry="gate", num_experts=count, dtype=dtype,
          routing={"score": "sigmoid", "selection_bias": True, "renormalize": True, "split_gate": True})
 # Logits in 16 bits. One row of 37 experts ends in a part of a vector.
+# parity: R4, L25
 for logits_dtype, dtype in (("bf16", "bf16"), ("f16", "bf16"), ("bf16", "f32")):
     case(f"logits_{logits_dtype}_in_{dtype}", entry="logits", num_experts=37, dtype=dtype,
          routing={"score": "softmax", "renormalize": True, "logits_dtype": logits_dtype})
@@ -450,6 +452,7 @@ case("replay_bytes", replay_ids="uint8", num_experts=256, top_k=5, tokens=9, rou
 for dtype in ("f32", "bf16"):
     case(f"slots_{dtype}", dtype=dtype, output="slots", expert_bias=True, record_ids=True, num_valid_tokens=True,
          hard="padding", top_k=3)
+# parity: M16
 case("slots_ids", entry="ids", output="slots", hard="minus_one_ids", placement={"local_experts": [7, 0, 5]})
 case("record_load_ids", entry="ids", record_load=True, hard="minus_one_ids")
 case("record_load_local", record_load=True, dtype="bf16", top_k=4, placement={"local_experts": [7, 0, 5]})
@@ -629,6 +632,7 @@ fp8("local_experts", placement={"local_experts": [7, 0, 5]}, dtype="bf16")
 # field-bug: vllm#57092
 case("fp8_single_scales", tokens=3, hidden_size=1, intermediate_size=16, num_experts=33,
      activation={"kind": "relu2_no_mul"}, entry="ids", **FP8)
+# parity: L77
 fp8("strided", strided_weights=True, dtype="bf16", shared_experts={"intermediate_size": 40})
 # field-bug: tt-metal#50669
 for tokens in (0, 1, 33, 90):

@@ -395,6 +395,7 @@ UNEVEN = [
 
 
 # field-bug: vllm#52639
+# parity: L5
 @pytest.mark.parametrize(("ranks", "fields", "options"), UNEVEN, ids=lambda value: str(value)[:40])
 def test_experts_that_ranks_do_not_divide(ranks, fields, options, tmp_path):
     verify(tmp_path, spec_of(num_experts=13, **fields), ranks, tokens=3, options=options)
@@ -413,6 +414,7 @@ PADDED = [
 
 
 # field-bug: vllm#48173, vllm#39046, vllm#52997
+# parity: L21
 @pytest.mark.parametrize(("tp", "size", "fields", "options"), PADDED, ids=lambda value: str(value)[:40])
 def test_blocks_that_ranks_do_not_divide(tp, size, fields, options, tmp_path):
     verify(tmp_path, spec_of(**fields | {"intermediate_size": size}), Ranks(1, tp), tokens=3, options=options)
