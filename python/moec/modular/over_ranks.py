@@ -95,7 +95,8 @@ def _start_combine(gather: _Gather, rows: torch.Tensor, output: torch.Tensor, id
     if gather.owners is not None and ids is not None:
         tensors["all_ids"] = read_ids(ids).contiguous()
         first = exchange.communicator.rank * own
-        tensors["ids"] = tensors["all_ids"][first:first + own].contiguous()
+        # Tensors on a GPU begin at multiples of 16 bytes.
+        tensors["ids"] = tensors["all_ids"][first:first + own].clone()
     top_k = tensors["ids"].shape[1] if "ids" in tensors else None
     text = write_combine(
         rows.shape[1], rows.dtype, exchange.ranks, gather.num_experts, gather.max_tokens, top_k)
