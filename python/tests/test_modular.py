@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+import types
 from typing import Any, Optional
 
 import numpy as np
@@ -308,3 +309,22 @@ def test_calls_that_do_not_fit() -> None:
             case["topk_ids"], "silu", EXPERTS, None, None, None, torch.empty(0), torch.empty(0), None, False)
     with pytest.raises(moec.InvalidArgument, match="activation: 'silu' expected"):
         Experts().apply(*[case["hidden_states"]] * 6, "gelu", EXPERTS, *[None] * 6, False)
+
+
+def test_exchange_on_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU a part runs on a stream of its own: behind the caller's work, and ahead of what follows the hook."""
+    order: list[Any] = []
+    current = types.SimpleNamespace(name="current", wait_event=lambda event: order.append(("wait", event.of)))
+    own = types.SimpleNamespace(
+        name="own", cuda_stream=7, wait_stream=lambda stream: order.append(("behind", stream.name)))
+    event = types.SimpleNamespace(of=None)
+    event.record = lambda stream: setattr(event, "of", stream.name)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: own)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: event)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: order.append(("kept", stream.name)))
+    part = types.SimpleNamespace(run=lambda rows, tensors, stream: order.append(("run", rows, list(tensors), stream)))
+    exchange = Exchange(ranks.local(RANKS)[0])
+    pending = exchange._start_on_stream(part, 3, {"rows": torch.zeros(3)}, lambda: "rows", torch.device("cuda:0"))
+    assert order == [("behind", "current"), ("kept", "own"), ("run", 3, ["rows"], 7)]
+    assert pending.receive() == "rows" and order[3:] == [("wait", "own")]
