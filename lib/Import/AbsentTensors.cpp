@@ -59,8 +59,7 @@ constexpr Feature kFeatures[] = {
        if (!spec.latentSize)
          spec.latentSize = spec.hiddenSize;
      }},
-    {"norms.latent_in",
-     [](LayerSpec &spec) { spec.norms.latentIn.emplace(); }},
+    {"norms.latent_in", [](LayerSpec &spec) { spec.norms.latentIn.emplace(); }},
     {"norms.expert", [](LayerSpec &spec) { spec.norms.expert.emplace(); }},
     {"norms.latent_out",
      [](LayerSpec &spec) { spec.norms.latentOut.emplace(); }},

@@ -365,14 +365,13 @@ DictionaryAttr LayerBuilder::getNorms() {
   NamedAttrList norms;
   auto add = [&](StringRef name, const std::optional<NormSpec> &norm) {
     if (norm)
-      norms.append(name,
-                   moe::NormAttr::get(
-                       builder.getContext(),
-                       builder.getF32FloatAttr(float(norm->epsilon)),
-                       norm->offset == 0
-                           ? FloatAttr()
-                           : builder.getF32FloatAttr(float(norm->offset)),
-                       norm->weightFirst));
+      norms.append(name, moe::NormAttr::get(
+                             builder.getContext(),
+                             builder.getF32FloatAttr(float(norm->epsilon)),
+                             norm->offset == 0
+                                 ? FloatAttr()
+                                 : builder.getF32FloatAttr(float(norm->offset)),
+                             norm->weightFirst));
   };
   add("latent_in_norm", spec.norms.latentIn);
   add("experts_norm", spec.norms.expert);

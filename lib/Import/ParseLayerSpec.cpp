@@ -249,8 +249,8 @@ std::optional<FieldReader> enter(FieldReader &reader, StringRef name) {
   const json::Value *object = reader.getObject(name);
   if (!object)
     return std::nullopt;
-  return FieldReader(reader.getContext(), *object,
-                     reader.getPath(name) + ".", Null::IsWrong);
+  return FieldReader(reader.getContext(), *object, reader.getPath(name) + ".",
+                     Null::IsWrong);
 }
 
 NormsSpec readNorms(FieldReader &reader) {

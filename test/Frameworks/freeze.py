@@ -29,7 +29,7 @@ TINY = {
     "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "moe_k": 2,
     "num_experts_per_token": 2, "moe_topk": 2, "top_k_experts": 2, "zero_expert_num": 2,
     "expert_ffn_hidden_size": 8, "shared_intermediate_size": 8, "share_expert_dim": 8,
-    "moe_shared_expert_intermediate_size": 8, "shared_experts_intermediate_size": 8,
+    "moe_shared_expert_intermediate_size": 8, "shared_experts_intermediate_size": 8, "moe_hidden_size": 8,
 }
 
 
@@ -60,7 +60,7 @@ def _write(model_type: str, model: blocks.Model) -> None:
     (folder / "config.json").write_text(json.dumps(blocks.read_config(model.folder)) + "\n")
     tensors = {
         name: value for name, value in blocks.read_tensors(model.folder, block.layer).items()
-        if "attn" not in name and "attention" not in name and "norm" not in name
+        if "attn" not in name and "attention" not in name and ("norm" not in name or "expert_norm" in name)
     }
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     save_file(contiguous, folder / "model.safetensors", {"layer": str(block.layer)})

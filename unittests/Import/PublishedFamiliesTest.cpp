@@ -700,6 +700,81 @@ TEST(PublishedFamilies, OthersOfLlamaCpp) {
   expectSoftmax(spec, /*renormalize=*/true);
 }
 
+TEST(PublishedFamilies, RoutersOutside) {
+  const std::string head = R"({"model_type": "smallthinker",
+      "hidden_size": 2560, "moe_num_primary_experts": 64,
+      "moe_num_active_primary_experts": 6, "moe_ffn_hidden_size": 768,
+      "num_hidden_layers": 3, "moe_layer_layout": [0, 1, 1],
+      "moe_enable_early_router": )";
+  LayerSpec spec = importOk(head + "true}");
+  expectSizes(spec, {2560, 64, 6, 768});
+  EXPECT_EQ(spec.entry, Entry::Logits);
+  EXPECT_EQ(spec.activation.kind, Activation::Relu);
+  EXPECT_EQ(spec.routing.score, Score::Sigmoid);
+  EXPECT_EQ(spec.layerIndex, 1);
+  spec = importOk(head + R"(true, "moe_primary_router_apply_softmax": true})");
+  EXPECT_EQ(spec.routing.score, Score::Softmax);
+  EXPECT_NE(importError(head + "false}").find("'moe_enable_early_router'"),
+            std::string::npos);
+  EXPECT_NE(importError(head + R"(true,
+                "moe_primary_router_apply_softmax": 1})")
+                .find("'moe_primary_router_apply_softmax' must be"),
+            std::string::npos);
+
+  spec = importOk(R"({"model_type": "zaya", "hidden_size": 2048,
+      "num_experts": 16, "num_experts_per_tok": 1, "num_hidden_layers": 4,
+      "moe_intermediate_size": 2048, "router_hidden_size": 256})");
+  // The skip is an expert of no rank.
+  expectSizes(spec, {2048, 17, 1, 2048});
+  EXPECT_EQ(spec.placement->localExperts->size(), 16u);
+  EXPECT_EQ(spec.entry, Entry::Logits);
+  EXPECT_TRUE(spec.routing.selectionBias);
+}
+
+TEST(PublishedFamilies, WidthsThatKeysLeaveOut) {
+  const std::string head = R"({"model_type": "phixtral", "n_embd": 2560,
+      "num_local_experts": 4, "num_experts_per_tok": 2, "n_layer": 32,
+      "activation_function": "gelu_new")";
+  expectSizes(importOk(head + "}"), {2560, 4, 2, 10240});
+  LayerSpec spec = importOk(head + R"(, "n_inner": 512})");
+  expectSizes(spec, {2560, 4, 2, 512});
+  EXPECT_EQ(spec.activation.kind, Activation::GeluTanhNoMul);
+  EXPECT_TRUE(spec.expertBias);
+}
+
+TEST(PublishedFamilies, ExpertsThatEveryTokenHas) {
+  const std::string head = R"({"model_type": "inkling_model",
+      "hidden_size": 6144, "n_routed_experts": 256, "n_shared_experts": 2,
+      "num_experts_per_tok": 6, "num_hidden_layers": 66, "dense_mlp_idx": 2,
+      "intermediate_size": )";
+  LayerSpec spec =
+      importOk(head + R"(3072, "dense_intermediate_size": 24576})");
+  expectSizes(spec, {6144, 258, 8, 3072});
+  EXPECT_EQ(spec.numAlwaysChosen, 2);
+  EXPECT_EQ(spec.layerIndex, 2);
+  spec = importOk(head + R"(24576, "moe_intermediate_size": 3072})");
+  expectSizes(spec, {6144, 258, 8, 3072});
+  EXPECT_NE(importError(head + R"(3072, "shared_expert_sink": false})")
+                .find("'shared_expert_sink'"),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, MuseSpark) {
+  LayerSpec spec = importOk(R"({"model_type": "muse_spark", "text_config": {
+      "model_type": "muse_spark_text", "hidden_size": 8192,
+      "moe_intermediate_size": 4096, "num_local_experts": 256,
+      "num_experts_per_tok": 8, "num_hidden_layers": 62,
+      "moe_hidden_size": 4096, "output_multiplier": 0.25,
+      "post_norm_eps": 1e-8, "rms_norm_eps": 1e-5}})");
+  expectSizes(spec, {8192, 256, 8, 4096});
+  EXPECT_EQ(spec.latentSize, 4096);
+  EXPECT_EQ(spec.routing.logitScale, 0.25);
+  EXPECT_EQ(spec.norms.latentIn->epsilon, 1e-5);
+  EXPECT_EQ(spec.norms.latentIn->offset, 1.0);
+  EXPECT_TRUE(spec.norms.expert->weightFirst);
+  EXPECT_FALSE(spec.norms.latentOut);
+}
+
 TEST(PublishedFamilies, ObjectsOfLayers) {
   const std::string head = R"({"model_type": "nemotron_h_puzzle",
       "hidden_size": 64, "n_routed_experts": 8, "num_experts_per_tok": 2,

@@ -423,8 +423,7 @@ Status Machine::runOp(Operation &op) {
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
             moe::RmsNormOp, moe::PlaceIdsOp, moe::GatherRowsOp,
             moe::TensorScaleOp, moe::QuantizeOp, moe::PrepackOp,
-            moe::UnpermuteOp>(
-          [&](auto moeOp) { return run(moeOp); })
+            moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(t, [&] { return runRoute(t, tokens); });
       })

@@ -194,8 +194,8 @@ struct CheckpointPart {
   bool isOf(int64_t expert) const;
   /// Whether a tensor of all experts, or of a range, has this one.
   bool hasExpert(int64_t expert) const {
-    return numExperts == 0 || (expert >= firstExpert &&
-                               expert < firstExpert + numExperts);
+    return numExperts == 0 ||
+           (expert >= firstExpert && expert < firstExpert + numExperts);
   }
 };
 

@@ -110,14 +110,16 @@ private:
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
                   moe::PrepackOp, moe::PlaceIdsOp, moe::GatherRowsOp,
-                  moe::RowMapOp, moe::RmsNormOp, moe::TensorScaleOp, moe::QuantizeOp,
-                  moe::UnpermuteOp>([&](auto source) { return create(source); })
+                  moe::RowMapOp, moe::RmsNormOp, moe::TensorScaleOp,
+                  moe::QuantizeOp, moe::UnpermuteOp>(
+                [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError(
           "has no phase at level tile; a plan.kernel holds only moe.route, "
           "moe.permute, moe.grouped_matmul, moe.prepack, moe.place_ids, "
-          "moe.gather_rows, moe.row_map, moe.rms_norm, moe.tensor_scale, moe.quantize and "
+          "moe.gather_rows, moe.row_map, moe.rms_norm, moe.tensor_scale, "
+          "moe.quantize and "
           "moe.unpermute");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);

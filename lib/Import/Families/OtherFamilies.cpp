@@ -219,18 +219,17 @@ void addOtherFamilies(std::vector<Family> &all) {
   }
   {
     // Sizes that the file leaves out are those of the only model.
-    Row row =
-        Row("moondream3 moondream3_text")
-            .in("text_config?")
-            .sizes("moe.n_experts|moe.num_experts=64",
-                   "moe.n_experts_per_tok|moe.experts_per_token=8",
-                   "moe.expert_inner_dim=1024")
-            .fixedAct(Activation::Gelu)
-            .softmaxOfChosen()
-            .from("moe.start_layer=4")
-            .gate("router.weight")
-            .expertNames("", "", "")
-            .fusedNames("fc1.weight", "fc2.weight");
+    Row row = Row("moondream3 moondream3_text")
+                  .in("text_config?")
+                  .sizes("moe.n_experts|moe.num_experts=64",
+                         "moe.n_experts_per_tok|moe.experts_per_token=8",
+                         "moe.expert_inner_dim=1024")
+                  .fixedAct(Activation::Gelu)
+                  .softmaxOfChosen()
+                  .from("moe.start_layer=4")
+                  .gate("router.weight")
+                  .expertNames("", "", "")
+                  .fusedNames("fc1.weight", "fc2.weight");
     row.hiddenSize = "dim=2048";
     row.numLayers = "n_layers=24";
     row.fixedBeta = 1.0;

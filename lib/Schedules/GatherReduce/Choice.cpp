@@ -167,7 +167,8 @@ constexpr int64_t kMaxNormThreads = 512;
 std::string rmsNormIllegal(Operation *op, tile::ConfigAttr attr,
                            const Target &) {
   auto config = cast<tile::GpuRmsNormAttr>(attr);
-  if (std::string reason = whyNotLanes(config.getVectorWidth(), getNormType(op));
+  if (std::string reason =
+          whyNotLanes(config.getVectorWidth(), getNormType(op));
       !reason.empty())
     return reason;
   int64_t threads = config.getThreads();
@@ -180,9 +181,8 @@ std::string rmsNormIllegal(Operation *op, tile::ConfigAttr attr,
 tile::ConfigAttr chooseRmsNorm(Operation *op, const Target &) {
   MemRefType type = getNormType(op);
   int64_t lanes = getVectorLanes(type);
-  int64_t threads =
-      std::min<int64_t>(llvm::alignTo(type.getDimSize(1) / lanes, kWarp),
-                        kMaxNormThreads);
+  int64_t threads = std::min<int64_t>(
+      llvm::alignTo(type.getDimSize(1) / lanes, kWarp), kMaxNormThreads);
   return tile::GpuRmsNormAttr::get(op->getContext(), threads, lanes);
 }
 

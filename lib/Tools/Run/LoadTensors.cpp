@@ -223,8 +223,7 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
       continue;
     }
     for (auto [index, ofMatrix] : llvm::enumerate(parts))
-      if (!each.part ||
-          each.part->hasExpert(target.getMatrix(int64_t(index))))
+      if (!each.part || each.part->hasExpert(target.getMatrix(int64_t(index))))
         ofMatrix.push_back(&each);
   }
   size_t bytes = target.getMatrixBytes();

@@ -412,7 +412,8 @@ PartCopier::getDeviceRows(const CheckpointPart *part, int64_t place) {
       entry.dtype == target.dtype || (entry.dtype == moert::DType::U8 &&
                                       canConvert(entry.dtype, target.dtype));
   if (!entry.device || !isSame || given.use != PartUse::Values ||
-      given.isSplat || given.packing || given.blocks || given.transposed || given.matrix)
+      given.isSplat || given.packing || given.blocks || given.transposed ||
+      given.matrix)
     return Rows();
   if (Status status =
           part ? checkShape(given) : check(target.shape, target.dtype);
