@@ -95,7 +95,8 @@ def Tile_SumOrderAttr : AttrDef<Tile_Dialect, "SumOrder"> {
     How a tensor core adds the `k` products of one instruction is the device's: the order says nothing about it.
     Warp and warpgroup instructions of the same `k` are one unit. A CPU's `dot` instruction adds by FMAs that flush
     subnormal numbers: the second product of a pair, then the first (`k = 2`, VDPBF16PS); or those of the even and of
-    the odd elements from 0, then both sums, then the result to its accumulator (`k = 32`, AMX).
+    the odd elements from 0, then both sums, then the result to its accumulator (`k = 32`, AMX). Sums of
+    int8 are exact (`k = 64`).
 
     ```mlir
     #tile.sum_order<unit = tensor_core, k = 16>

@@ -1,10 +1,13 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""int8 gemms on Hopper's tensor cores, with every kind of tile, on the simulator."""
+"""int8 gemms on Hopper's tensor cores, with every kind of tile, on the simulator; and by AMX on this machine."""
+
+import subprocess
+from pathlib import Path
 
 import pytest
 from cases import Case
-from runs import SEEDS
+from runs import SEEDS, TIMEOUT, binary
 from schedules import launched, products
 
 CHANNEL = {"weight": {"dtype": "int8", "scale": "channel"}, "activation": {"dtype": "int8", "scale": "token"}}
@@ -35,6 +38,21 @@ def test_int8(name, runs):
     assert {"experts_hidden", "experts_out"} <= launched(case, "sm_90a", *options)
     assert (block_ms.split("+")[0], str(rows)) in products(case, *options)
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    runs.forget(run)
+
+
+@pytest.mark.parametrize("name", ["shared_block", "one_block", "tensor"])
+def test_int8_by_amx(name, runs):
+    if "amx_int8" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("needs amx_int8")
+    fields, tokens, *_ = TILES[name]
+    case = Case(f"int8_amx_{name}", SPEC | {"hidden_size": 256, "intermediate_size": 128} | fields, tokens=tokens)
+    run = runs.get(case)
+    done = subprocess.run([str(binary("moe-compile")), str(run.inputs.parent / "model.json"), "--emit=tile"],
+                          capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.stdout.count("instruction_k = 64") == 2, done.stderr
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
     runs.forget(run)

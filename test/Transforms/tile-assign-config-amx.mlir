@@ -2,7 +2,7 @@
 
 // Configs of AMX that a gemm cannot have.
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{instruction_k = 4; give 1, 2 or 32}}
+  // expected-error @below {{instruction_k = 4; give 1, 2, 32 or 64}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, instruction_k = 4>}
   tile.return
 }
@@ -58,7 +58,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi
 // -----
 
 tile.kernel @k(%x: memref<?x16384xbf16>, %w: memref<2x32x16384xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{16 input rows of 16384 elements exceed the 256 KiB that instruction_k = 32 copies; give instruction_k = 1 or 2}}
+  // expected-error @below {{16 input rows of 16384 elements exceed the 256 KiB that instruction_k = 32 copies; give instruction_k = 1}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x16384xbf16>, memref<2x32x16384xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, instruction_k = 32>}
   tile.return
 }
@@ -68,5 +68,13 @@ tile.kernel @k(%x: memref<?x16384xbf16>, %w: memref<2x32x16384xbf16>, %off: memr
 tile.kernel @k(%x: memref<?x64xf16>, %w: memref<2x32x64xf16>, %off: memref<3xi32>, %y: memref<?x32xf16>, %t: i64) {
   // expected-error @below {{instruction_k = 32 multiplies bf16; give 1 for other operands}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xf16>, memref<2x32x64xf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, instruction_k = 32>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{instruction_k = 64 multiplies int8 with scales of whole rows; give 1 for other operands}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 64, columns_per_cta = 16, lanes = 16, instruction_k = 64>}
   tile.return
 }

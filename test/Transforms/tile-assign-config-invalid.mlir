@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics --tile-assign-config="lanes=16"
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{instruction_k = 32 needs a CPU with AMX_BF16; give 1 for the target}}
+  // expected-error @below {{instruction_k = 32 needs a CPU with AMX; give 1 for the target}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, instruction_k = 32>}
   tile.return
 }

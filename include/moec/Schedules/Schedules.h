@@ -33,14 +33,14 @@ namespace moec {
 
 struct DeviceRates;
 
-/// Instructions of a CPU that multiply 16-bit numbers; one with the last has
-/// the others too.
+/// Instructions of a CPU that multiply 16- and 8-bit numbers; one with the last
+/// has the others too.
 enum class CpuProducts {
   /// FMAs on f32 alone.
   Fma,
   /// AVX512_BF16.
   Bf16,
-  /// AMX_BF16, which the process may use.
+  /// AMX_BF16 and AMX_INT8, which the process may use.
   Amx
 };
 

@@ -28,11 +28,13 @@ AmxTiles::AmxTiles(KernelEmitter &emitter, Value input, Value weight,
     : emitter(emitter), b(emitter.b), input(input), weight(weight),
       element(cast<MemRefType>(weight.getType()).getElementType()),
       sizeK(cast<MemRefType>(weight.getType()).getShape().back()),
-      step(cpu::kTiles), unrolledK(unrolledK),
-      rowBytes(sizeK / step * kTileRowBytes) {
+      step(kTileRowBytes * 8 / element.getIntOrFloatBitWidth()),
+      unrolledK(unrolledK) {
   packed = emitter.scratch(
       {rows / kTileSize, sizeK / step * kTileSize, kTileSize}, b.getI32Type());
-  sums = emitter.scratch({kTileSize, kTileSize}, b.getF32Type());
+  sums = emitter.scratch({kTileSize, kTileSize}, element.isBF16()
+                                                     ? Type(b.getF32Type())
+                                                     : Type(b.getI32Type()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -52,14 +54,31 @@ Value AmxTiles::bytes(int64_t count) {
   return arith::ConstantOp::create(b, b.getI64IntegerAttr(count));
 }
 
-Value AmxTiles::getAddress(Value memref, ValueRange indices) {
+SmallVector<Index> AmxTiles::getStrides(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
-  Index at(b, indices.front());
-  for (auto [index, size] :
-       llvm::zip(indices.drop_front(), type.getShape().drop_front()))
-    at = at * size + Index(b, index);
+  auto [strides, offset] = type.getStridesAndOffset();
+  SmallVector<Index> values;
+  memref::ExtractStridedMetadataOp metadata;
+  for (auto [i, stride] : llvm::enumerate(strides)) {
+    if (!ShapedType::isDynamic(stride)) {
+      values.push_back(emitter.index(stride));
+      continue;
+    }
+    // Weights that lie in memory of the caller's.
+    if (!metadata)
+      metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+    values.emplace_back(b, metadata.getStrides()[i]);
+  }
+  return values;
+}
+
+Value AmxTiles::getAddress(Value memref, ValueRange indices) {
+  Index at = emitter.index(0);
+  for (auto [index, stride] : llvm::zip(indices, getStrides(memref)))
+    at = at + Index(b, index) * stride;
   Index base(b, memref::ExtractAlignedPointerAsIndexOp::create(b, memref));
-  Index address = base + at * (type.getElementTypeBitWidth() / 8);
+  Index address =
+      base + at * (getElementType(memref).getIntOrFloatBitWidth() / 8);
   Value number = arith::IndexCastOp::create(b, b.getI64Type(), address);
   return LLVM::IntToPtrOp::create(b, LLVM::LLVMPointerType::get(b.getContext()),
                                   number);
@@ -139,6 +158,10 @@ void AmxTiles::addProducts(int64_t numInputTiles, int64_t inputRowBytes,
                            function_ref<Value(int64_t, Index)> getInput,
                            ArrayRef<Indices> weightRows, int64_t stride) {
   int64_t numWeightTiles = weightRows.size();
+  Index rowStride = getStrides(weight)[weightRows.front().size() - 1];
+  Index elementBytes = emitter.index(element.getIntOrFloatBitWidth() / 8);
+  Value weightRowBytes = arith::IndexCastOp::create(
+      b, b.getI64Type(), rowStride * elementBytes * stride);
   for (int64_t i = 0; i < numWeightTiles; ++i)
     for (int64_t j = 0; j < numInputTiles; ++j)
       call("tilezero", tileNumber(2 * i + j));
@@ -149,12 +172,12 @@ void AmxTiles::addProducts(int64_t numInputTiles, int64_t inputRowBytes,
     for (auto [i, row] : llvm::enumerate(weightRows)) {
       Indices indices(row);
       indices.push_back(k);
-      call("tileloadd64",
-           {tileNumber(kWeightTile + i), getAddress(weight, indices),
-            bytes(stride * rowBytes)});
+      call("tileloadd64", {tileNumber(kWeightTile + i),
+                           getAddress(weight, indices), weightRowBytes});
       for (int64_t j = 0; j < numInputTiles; ++j)
-        call("tdpbf16ps", {tileNumber(2 * i + j), tileNumber(kWeightTile + i),
-                           tileNumber(kInputTile + j)});
+        call(element.isBF16() ? "tdpbf16ps" : "tdpbssd",
+             {tileNumber(2 * i + j), tileNumber(kWeightTile + i),
+              tileNumber(kInputTile + j)});
     }
   };
   emitter.loop(emitter.index(0), emitter.index(sizeK), unrolledK, [&](Index k) {
@@ -169,13 +192,25 @@ void AmxTiles::storeSums(int64_t i, int64_t j, int64_t rowBytes) {
                         bytes(rowBytes)});
 }
 
+Value AmxTiles::loadSums(int64_t row) {
+  auto type = VectorType::get(kTileSize, getElementType(sums));
+  return vector::LoadOp::create(
+      b, type, sums, ValueRange{emitter.index(row), emitter.index(0)});
+}
+
+F32 AmxTiles::convertSums(Value values) {
+  if (element.isBF16())
+    return {b, values};
+  auto type = VectorType::get(kTileSize, b.getF32Type());
+  return {b, arith::SIToFPOp::create(b, type, values)};
+}
+
 void AmxTiles::multiply(Index inputTile, int64_t numInputTiles,
                         ArrayRef<Indices> weightRows, int64_t stride,
                         Store store) {
-  Index zero = emitter.index(0);
   auto getInput = [&](int64_t j, Index k) {
     Index line = k / (step / kTileSize);
-    return getAddress(packed, {inputTile + j, line, zero});
+    return getAddress(packed, {inputTile + j, line, emitter.index(0)});
   };
   addProducts(numInputTiles, kTileRowBytes, getInput, weightRows, stride);
   for (int64_t i = 0, end = weightRows.size(); i < end; ++i)
@@ -183,10 +218,9 @@ void AmxTiles::multiply(Index inputTile, int64_t numInputTiles,
       storeSums(i, j, kTileRowBytes);
       SmallVector<Value> columns;
       for (int64_t column = 0; column < kTileSize; ++column)
-        columns.push_back(
-            emitter.loadVector(sums, {emitter.index(column), zero}, kTileSize));
+        columns.push_back(loadSums(column));
       for (auto [r, row] : llvm::enumerate(transpose(columns)))
-        store(i, j, r, {b, row});
+        store(i, j, r, convertSums(row));
     }
 }
 
@@ -197,9 +231,8 @@ void AmxTiles::multiplyRow(Index inputRow, ArrayRef<Indices> weightRows,
     return getAddress(input, {inputRow, k});
   };
   addProducts(1, wordBytes, getInput, weightRows, stride);
-  Index zero = emitter.index(0);
   for (int64_t i = 0, end = weightRows.size(); i < end; ++i) {
     storeSums(i, 0, wordBytes);
-    store(i, 0, 0, emitter.loadVector(sums, {zero, zero}, kTileSize));
+    store(i, 0, 0, convertSums(loadSums(0)));
   }
 }

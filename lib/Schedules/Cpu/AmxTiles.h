@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// Products of input rows with weight rows in AMX tile registers of 16 rows of
-/// 64 bytes.
+/// Products of input rows with weight rows, of bf16 or int8, in AMX tile
+/// registers of 16 rows of 64 bytes.
 ///
 /// Weight rows are the first operand, straight from checkpoint layout: an
 /// instruction takes as many clocks as that operand has rows, so that few input
@@ -44,15 +44,18 @@ public:
   /// (leading indices; `stride` rows apart). `store(i, j, r, sums)` has the 16
   /// columns of weight tile i for row r of input tile j.
   using Store = llvm::function_ref<void(int64_t, int64_t, int64_t, F32)>;
-  /// Of the packed rows of `numInputTiles` tiles (1 or 2) from `inputTile` on.
+  /// The rows are those of `numInputTiles` packed tiles (1 or 2) from
+  /// `inputTile` on.
   void multiply(Index inputTile, int64_t numInputTiles,
                 llvm::ArrayRef<Indices> weightRows, int64_t stride,
                 Store store);
-  /// Of one input row, which is a tile of one row as it lies in memory.
+  /// The row is one input row, a tile of one row as it lies in memory.
   void multiplyRow(Index inputRow, llvm::ArrayRef<Indices> weightRows,
                    int64_t stride, Store store);
 
 private:
+  /// Elements between neighbours, by dimension.
+  llvm::SmallVector<Index> getStrides(mlir::Value memref);
   /// The address of an element, as llvm.ptr.
   mlir::Value getAddress(mlir::Value memref, mlir::ValueRange indices);
   void call(llvm::StringRef intrinsic, mlir::ValueRange operands);
@@ -66,6 +69,9 @@ private:
                    llvm::ArrayRef<Indices> weightRows, int64_t stride);
   /// Stores the sums of weight tile i and input tile j to `sums`.
   void storeSums(int64_t i, int64_t j, int64_t rowBytes);
+  /// The 16 values from the start of a row of `sums` on, as stored.
+  mlir::Value loadSums(int64_t row);
+  F32 convertSums(mlir::Value values);
   /// The transpose of 16 vectors of 16 elements.
   llvm::SmallVector<mlir::Value>
   transpose(llvm::SmallVector<mlir::Value> vectors);
@@ -74,10 +80,10 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value input, weight;
   mlir::Type element;
-  int64_t sizeK, step, unrolledK, rowBytes;
+  int64_t sizeK, step, unrolledK;
   /// `tiles x words along K x 16 rows` of i32.
   mlir::Value packed;
-  /// One tile of sums.
+  /// One tile of sums: f32, or i32 of int8.
   mlir::Value sums;
 };
 

@@ -125,7 +125,7 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr attr,
   if (std::string reason = cpu::whyNotInstruction(gemm, config, target);
       !reason.empty())
     return reason;
-  if (std::string reason = cpu::getInstructionK(config) == cpu::kTiles
+  if (std::string reason = cpu::usesTiles(config)
                                ? cpu::whyNotTiles(gemm, config)
                                : vectorsIllegal(shape, config, target);
       !reason.empty())
@@ -189,15 +189,15 @@ int64_t chooseTileColumns(const GemmShape &shape, int64_t n) {
 /// The config with AMX tiles; null if the gemm cannot have one.
 tile::CpuGemmAttr chooseTiles(tile::GemmOp op, const GemmShape &shape,
                               const Target &target) {
-  if (target.products < CpuProducts::Amx || !cpu::hasBF16Products(op))
+  int64_t k = cpu::getTileK(op);
+  if (target.products < CpuProducts::Amx || !k)
     return nullptr;
   int64_t n = cpu::kTileSize;
   if (shape.rowsPerColumn == 1 && shape.columns % (2 * n) == 0)
     n *= 2;
   auto config = tile::CpuGemmAttr::get(
-      op->getContext(), 2 * cpu::kTileSize, n, cpu::kTiles,
-      chooseTileColumns(shape, n), target.lanes,
-      shape.grouped ? 0 : cpu::getMaxTileRows(op), cpu::kTiles);
+      op->getContext(), 2 * cpu::kTileSize, n, k, chooseTileColumns(shape, n),
+      target.lanes, shape.grouped ? 0 : cpu::getMaxTileRows(op), k);
   return cpu::whyNotTiles(op, config).empty() ? config : nullptr;
 }
 
@@ -386,7 +386,7 @@ struct TensorScaleSchedule final : Schedule {
 tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr attr) {
   auto config = cast<tile::CpuGemmAttr>(attr);
   int64_t k = cpu::getInstructionK(config);
-  if (k == cpu::kTiles)
+  if (cpu::usesTiles(config))
     return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::Dot, k,
                                    /*shuffled=*/0, /*splits=*/1,
                                    /*adjacent=*/0, /*promoted=*/0);

@@ -43,8 +43,8 @@ struct Shape {
   int64_t weightsPerColumn;
   /// Elements along K per iteration of the innermost loop.
   int64_t unrolledK;
-  /// Elements along K of an instruction.
-  int64_t instructionK;
+  /// Whether AMX tiles multiply, or else pairs of bf16 instead of f32.
+  bool usesTiles, multipliesPairs;
 
   int64_t getNTiles() const { return llvm::divideCeil(columns, nTile); }
   /// A divisor of the number of columns of every N tile.
@@ -76,7 +76,8 @@ FailureOr<Shape> getShape(tile::GemmOp op) {
   Type element = weight.getElementType();
   if (cpu::decodesOperands(op))
     element = Float32Type::get(op.getContext());
-  shape.instructionK = cpu::getInstructionK(*config);
+  shape.usesTiles = cpu::usesTiles(*config);
+  shape.multipliesPairs = cpu::getInstructionK(*config) == cpu::kPairs;
   shape.unrolledK = llvm::alignTo(std::max<int64_t>(config->getBlockK(), 1),
                                   GemmTile::getStep(element, shape.lanes));
   int64_t rowBytes = shape.weightsPerColumn * shape.getScratchColumns() * 4;
@@ -84,16 +85,17 @@ FailureOr<Shape> getShape(tile::GemmOp op) {
       config->getRowsPerCta()
           ? config->getRowsPerCta()
           : std::clamp<int64_t>(kMaxScratchBytes / rowBytes, 1, kGroupRows);
-  if (shape.instructionK == cpu::kTiles && !config->getRowsPerCta())
+  if (shape.usesTiles && !config->getRowsPerCta())
     shape.rows = std::min(shape.rows / cpu::kTileSize * cpu::kTileSize,
                           cpu::getMaxTileRows(op));
 
-  if (shape.instructionK == cpu::kTiles)
+  if (shape.usesTiles)
     if (std::string reason = cpu::whyNotTiles(op, *config); !reason.empty())
       return op.emitOpError("has a config with ") << reason;
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
   int64_t decoded = cpu::getDecodedColumns(op);
-  if (cpu::decodesOperands(op) && decoded % shape.unrolledK != 0)
+  bool blockwise = cpu::decodesOperands(op) && !shape.usesTiles;
+  if (blockwise && decoded % shape.unrolledK != 0)
     return refuse()
            << "takes " << shape.unrolledK
            << " elements of K at a time; change step to a divisor of the "
@@ -122,18 +124,21 @@ public:
         weight(emitter.operand(op.getWeight())),
         source(emitter.operand(op.getSource())),
         result(emitter.operand(op.getResult())) {
+    ScaledBlocks::Sizes sizes{shape.rows, shape.nTile, shape.weightsPerColumn,
+                              shape.lanes, /*decodes=*/!shape.usesTiles};
+    if (shape.usesTiles) {
+      tiles.emplace(emitter, input, weight, shape.rows, shape.unrolledK);
+      if (op.getWeightQuant())
+        scales.emplace(emitter, op, sizes);
+      return;
+    }
     if (cpu::decodesOperands(op)) {
-      blocks.emplace(emitter, op,
-                     ScaledBlocks::Sizes{shape.rows, shape.nTile,
-                                         shape.weightsPerColumn, shape.lanes});
+      blocks.emplace(emitter, op, sizes);
       input = blocks->getInput();
       weight = blocks->getWeight();
     }
-    if (shape.instructionK == cpu::kTiles)
-      tiles.emplace(emitter, input, weight, shape.rows, shape.unrolledK);
-    else
-      vectors.emplace(emitter, input, weight, shape.lanes, shape.unrolledK,
-                      shape.instructionK == cpu::kPairs);
+    vectors.emplace(emitter, input, weight, shape.lanes, shape.unrolledK,
+                    shape.multipliesPairs);
   }
 
   LogicalResult emit();
@@ -164,8 +169,9 @@ private:
   ImplicitLocOpBuilder &b;
   Shape shape;
   Value input, weight, source, result;
-  /// Set for scales inside the loop (block fp8).
-  std::optional<ScaledBlocks> blocks;
+  /// Set for scales inside the loop (block fp8), and for those of whole rows
+  /// that are multiplied as they are stored.
+  std::optional<ScaledBlocks> blocks, scales;
   /// One of both multiplies.
   std::optional<GemmTile> vectors;
   std::optional<AmxTiles> tiles;
@@ -225,6 +231,8 @@ void Gemm::emitRows(Index firstRow, Index count) {
     clearSums(count);
     blocks->forBlocks(group, count, nTile, getRow, emitAll);
   } else if (tiles) {
+    if (scales)
+      scales->loadScales(group, count, nTile, getRow);
     emitter.ifThen(
         count == 1,
         [&] {
@@ -313,10 +321,11 @@ int64_t Gemm::getTileStride() {
 /// Stores 16 sums of weight tile i of `n` columns.
 void Gemm::storeTileSums(F32 values, int64_t i, Index row, Index column) {
   int64_t perProjection = shape.n / cpu::kTileSize;
-  Index offset = column - nTile.begin;
-  emitter.storeVector(values, sums,
-                      {emitter.index(i / perProjection), row,
-                       offset + i % perProjection * cpu::kTileSize});
+  int64_t projection = i / perProjection;
+  Index at = column - nTile.begin + i % perProjection * cpu::kTileSize;
+  if (scales)
+    values = values * scales->getFactors(row, projection, at, cpu::kTileSize);
+  emitter.storeVector(values, sums, {emitter.index(projection), row, at});
 }
 
 /// Multiplies one row with `n` columns by AMX.

@@ -32,29 +32,48 @@ bool cpu::hasBF16Products(tile::GemmOp op) {
   return getWeightType(op).getElementType().isBF16() && !decodesOperands(op);
 }
 
+/// int8 symmetric about 0, with scales of whole rows.
+static bool isInt8ByRow(moe::QuantAttr quant) {
+  return quant && quant.getStorage().isInteger(8) && !moe::hasZeros(quant) &&
+         !quant.getSecondScale() && !moe::areKeptAsBF16(quant) &&
+         quant.getPacking() == moe::Packing::None &&
+         moe::getScaleGroup(quant).columns == moe::ScaleGroup::kAll;
+}
+
+int64_t cpu::getTileK(tile::GemmOp op) {
+  if (isInt8ByRow(op.getInputQuantAttr()) &&
+      isInt8ByRow(op.getWeightQuantAttr()))
+    return kByteTiles;
+  return hasBF16Products(op) ? kTiles : 0;
+}
+
 std::string cpu::whyNotInstruction(tile::GemmOp op, tile::CpuGemmAttr config,
                                    const Target &target) {
   int64_t k = getInstructionK(config);
   if (k == kFma)
     return {};
   std::string text = "instruction_k = " + number(k);
-  if (k != kPairs && k != kTiles)
-    return text + "; give 1, 2 or 32";
-  if (!hasBF16Products(op))
-    return text + " multiplies bf16; give 1 for other operands";
+  if (k != kPairs && k != kTiles && k != kByteTiles)
+    return text + "; give 1, 2, 32 or 64";
+  if (k == kPairs ? !hasBF16Products(op) : getTileK(op) != k)
+    return text +
+           (k == kByteTiles ? " multiplies int8 with scales of whole rows"
+                            : " multiplies bf16") +
+           "; give 1 for other operands";
   auto needed = k == kPairs ? CpuProducts::Bf16 : CpuProducts::Amx;
   if (target.products >= needed)
     return {};
-  return text + " needs a CPU with " +
-         (k == kPairs ? "AVX512_BF16" : "AMX_BF16") + "; give 1" +
-         (target.products == CpuProducts::Bf16 ? " or 2" : "") +
+  return text + " needs a CPU with " + (k == kPairs ? "AVX512_BF16" : "AMX") +
+         "; give 1" +
+         (k == kTiles && target.products == CpuProducts::Bf16 ? " or 2" : "") +
          " for the target";
 }
 
 std::string cpu::whyNotTiles(tile::GemmOp op, tile::CpuGemmAttr config) {
-  auto refuse = [](StringRef field, int64_t value, const std::string &remedy) {
+  int64_t step = getInstructionK(config);
+  auto refuse = [&](StringRef field, int64_t value, const std::string &remedy) {
     return field.str() + " = " + number(value) + "; give " + remedy +
-           " with instruction_k = " + number(kTiles);
+           " with instruction_k = " + number(step);
   };
   auto isOneOrTwoTiles = [](int64_t rows) {
     return rows == kTileSize || rows == 2 * kTileSize;
@@ -65,8 +84,8 @@ std::string cpu::whyNotTiles(tile::GemmOp op, tile::CpuGemmAttr config) {
   int64_t most = getMaxTileRows(op);
   if (!most)
     return "16 input rows of " + number(getSizeK(op)) +
-           " elements exceed the 256 KiB that instruction_k = " +
-           number(kTiles) + " copies; give instruction_k = 1 or 2";
+           " elements exceed the 256 KiB that instruction_k = " + number(step) +
+           " copies; give instruction_k = 1";
   if (!isOneOrTwoTiles(config.getRegisterRows()))
     return refuse("register_rows", config.getRegisterRows(), "16 or 32");
   int64_t n = config.getRegisterColumns();

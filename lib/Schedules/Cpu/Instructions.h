@@ -15,10 +15,20 @@
 namespace moec::cpu {
 
 /// Elements of K that an instruction of a gemm multiplies: an FMA, VDPBF16PS,
-/// TDPBF16PS.
-enum InstructionK : int64_t { kFma = 1, kPairs = 2, kTiles = 32 };
+/// TDPBF16PS, TDPBSSD.
+enum InstructionK : int64_t {
+  kFma = 1,
+  kPairs = 2,
+  kTiles = 32,
+  kByteTiles = 64
+};
 inline int64_t getInstructionK(tile::CpuGemmAttr config) {
   return std::max<int64_t>(config.getInstructionK(), kFma);
+}
+
+/// Whether the config's instruction multiplies AMX tiles.
+inline bool usesTiles(tile::CpuGemmAttr config) {
+  return config.getInstructionK() >= kTiles;
 }
 
 /// Rows of an AMX tile, each with as many words of 32 bits.
@@ -28,8 +38,12 @@ constexpr int64_t kTileSize = 16;
 /// if not even 16 do. They lie on a thread's stack and in the core's L2 cache.
 int64_t getMaxTileRows(tile::GemmOp op);
 
-/// Whether instructions of more than one product multiply the gemm's elements.
+/// Whether both operands are bf16.
 bool hasBF16Products(tile::GemmOp op);
+
+/// `instruction_k` of the tiles that multiply the gemm's elements as they are
+/// stored: bf16, or int8 with scales of whole rows. 0 if none do.
+int64_t getTileK(tile::GemmOp op);
 
 /// Reason why the gemm cannot use the config's instruction on the target; empty
 /// if it can.

@@ -26,8 +26,10 @@ ScaledBlocks::ScaledBlocks(KernelEmitter &emitter, tile::GemmOp op, Sizes sizes)
       block(cpu::getDecodedColumns(op)) {
   Type f32 = b.getF32Type();
   int64_t weightRows = sizes.weightsPerColumn * sizes.columns;
-  input = emitter.scratch({sizes.rows, block}, f32);
-  weight = emitter.scratch({weightRows, block}, f32);
+  if (sizes.decodes) {
+    input = emitter.scratch({sizes.rows, block}, f32);
+    weight = emitter.scratch({weightRows, block}, f32);
+  }
   if (op.getInputScale())
     rowScales = emitter.scratch({sizes.rows}, f32);
   if (op.getWeightScale() && !hasMinima())
@@ -59,22 +61,48 @@ Index ScaledBlocks::getScaleColumn(moe::QuantAttr quant, Index number) {
   return number / (columns / block);
 }
 
+void ScaledBlocks::loadScales(Index group, Index count, RowRange columns,
+                              function_ref<Index(Index)> getRow) {
+  Index first = emitter.index(0);
+  if (rowScales)
+    emitter.loop(first, count, 1,
+                 [&](Index row) { storeRowScale(getRow(row), first, row); });
+  if (!columnScales)
+    return;
+  for (int64_t projection = 0; projection < sizes.weightsPerColumn;
+       ++projection)
+    emitter.loop(columns.begin, columns.end, 1, [&](Index column) {
+      Indices at;
+      if (group)
+        at.push_back(group);
+      at.push_back(getScaleRow(emitter, op, projection, column));
+      at.push_back(first);
+      F32 scale = loadWeightScale(emitter.operand(op.getWeightScale()), at,
+                                  group, projection);
+      emitter.storeF32(scale, columnScales,
+                       getWeightRow(projection, column - columns.begin));
+    });
+}
+
+void ScaledBlocks::storeRowScale(Index source, Index scaleColumn, Index row) {
+  Value scales = emitter.operand(op.getInputScale());
+  bool hasOneScale = cast<MemRefType>(scales.getType()).getRank() == 1;
+  emitter.storeF32(hasOneScale ? emitter.loadF32(scales, emitter.index(0))
+                               : emitter.loadF32(scales, {source, scaleColumn}),
+                   rowScales, row);
+}
+
 void ScaledBlocks::loadInput(Index number, int64_t size, Index count,
                              function_ref<Index(Index)> getRow) {
   Value from = emitter.operand(op.getInput());
   Value scales = emitter.operand(op.getInputScale());
   Index scaleColumn =
       scales ? getScaleColumn(op.getInputQuantAttr(), number) : Index();
-  bool hasOneScale =
-      scales && cast<MemRefType>(scales.getType()).getRank() == 1;
   Index first = number * block;
   emitter.loop(emitter.index(0), count, 1, [&](Index row) {
     Index source = getRow(row);
     if (scales)
-      emitter.storeF32(hasOneScale
-                           ? emitter.loadF32(scales, emitter.index(0))
-                           : emitter.loadF32(scales, {source, scaleColumn}),
-                       rowScales, row);
+      storeRowScale(source, scaleColumn, row);
     convertRow(from, op.getInputQuantAttr(), /*line=*/{}, {source}, first, size,
                input, row);
   });

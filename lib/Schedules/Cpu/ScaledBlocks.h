@@ -22,6 +22,9 @@ public:
   struct Sizes {
     /// Input rows, columns and weights per column (gate and up) of a CTA.
     int64_t rows, columns, weightsPerColumn, lanes;
+    /// False if operands are multiplied as they are stored, so that only
+    /// `loadScales` and `getFactors` are called.
+    bool decodes = true;
   };
 
   ScaledBlocks(KernelEmitter &emitter, tile::GemmOp op, Sizes sizes);
@@ -41,6 +44,10 @@ public:
                  llvm::function_ref<Index(Index)> getRow,
                  llvm::function_ref<void()> body);
 
+  /// Loads the scales of whole rows, for arguments as of `forBlocks`.
+  void loadScales(Index group, Index count, RowRange columns,
+                  llvm::function_ref<Index(Index)> getRow);
+
   /// The scales of `length` adjacent columns times that of an input row; 1 if
   /// elements are scaled already.
   F32 getFactors(Index row, int64_t projection, Index column, int64_t length);
@@ -48,6 +55,8 @@ public:
 private:
   using Indices = llvm::SmallVector<mlir::Value, 3>;
 
+  /// Stores the scale of input row `source` for a row of the CTA.
+  void storeRowScale(Index source, Index scaleColumn, Index row);
   void loadInput(Index number, int64_t size, Index count,
                  llvm::function_ref<Index(Index)> getRow);
   void loadWeight(Index number, int64_t size, Index group, RowRange columns);

@@ -36,7 +36,8 @@ Target Target::cpuWith(function_ref<bool(StringRef)> hasFeature) {
     return cpu(hasFeature("avx2") ? 8 : 4);
   if (!hasFeature("avx512bf16"))
     return cpu(16);
-  bool hasTiles = hasFeature("amx-tile") && hasFeature("amx-bf16");
+  bool hasTiles = hasFeature("amx-tile") && hasFeature("amx-bf16") &&
+                  hasFeature("amx-int8");
   return cpu(16, hasTiles ? CpuProducts::Amx : CpuProducts::Bf16);
 }
 

@@ -23,7 +23,7 @@ static constexpr StringLiteral kInstructionSets[] = {
     "bmi2",       "lzcnt",      "movbe",      "popcnt",     "sse4.2",
     "avx512f",    "avx512bw",   "avx512cd",   "avx512dq",   "avx512vl",
     "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16", "amx-tile",
-    "amx-bf16"};
+    "amx-bf16",   "amx-int8"};
 
 static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   Triple triple(sys::getProcessTriple());
