@@ -260,7 +260,7 @@ void addOtherFamilies(std::vector<Family> &all) {
 void addRefusedFamilies(std::vector<Family> &all) {
   all.push_back(refuse("grove_moe grovemoe",
                        "experts in pairs share an adjugate expert, which adds "
-                       "to a token's output once for both"));
+                       "to each one's output with a factor"));
   all.push_back(refuse("megrez_moe",
                        "the router reads the states of the layer before, and "
                        "layers share their experts"));
