@@ -12,7 +12,7 @@ family's default, a real model's, and with what --config changes about it. Route
 Each time is between two CUDA events around one forward, host time included where it is what is waited
 for; on the CPU it is the wall clock's. With --graph each forward is a replay of a CUDA graph, and an
 implementation that cannot be captured says so. Runs of the implementations alternate; reported are
-medians in microseconds, and how many times moec's each other's is. `difference` is the largest
+medians and least times in microseconds, and how many times moec's each other's is. `difference` is the largest
 difference from eager's result, of its largest element. A shape that an implementation refuses or has no
 memory for has its message under `errors`.
 """
@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -168,7 +169,8 @@ def measure(block: Block, tokens: int, options: argparse.Namespace) -> dict[str,
         for name, forward in forwards.items():
             times[name].append(time_once(forward, options.device))
     medians = {name: statistics.median(each) for name, each in times.items()}
-    row: dict[str, Any] = {"tokens": tokens, "median_us": medians}
+    row: dict[str, Any] = {"tokens": tokens, "median_us": medians,
+                           "least_us": {name: min(each) for name, each in times.items()}}
     if "moec" in medians:
         row["of_moec"] = {name: each / medians["moec"] for name, each in medians.items()}
     if "eager" in outputs:
@@ -208,6 +210,7 @@ def main() -> int:
         "layer": options.model or options.layer,
         "sizes": {"config": options.config} if options.model else find_sizes(options),
         "device": "cpu" if is_cpu else torch.cuda.get_device_name(options.device),
+        "cores": len(os.sched_getaffinity(0)) if is_cpu else None,
         "graph": options.graph,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
