@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import functools
 import math
+import os
 import statistics
 import time
 from pathlib import Path
@@ -363,5 +364,7 @@ def describe_job(job: Job) -> dict[str, Any]:
     """Fields that all rows of a job share."""
     model = MODELS[job.model]
     mode = f"{job.mode}, batch-invariant" if envs.VLLM_BATCH_INVARIANT else job.mode
+    if os.environ.get("MOEC_EXCHANGE", "0") not in ("", "0"):
+        mode += ", rows exchanged by moec"
     return {"job": str(job), "model": job.model, "published": model.published, "format": model.format,
             "layers": job.layers or model.layers, "mode": mode, "experts": job.experts}
