@@ -89,11 +89,12 @@ public:
   }
   moert::Status beginCapture(moert::Stream &) override {
     graph = std::make_unique<RecordedGraph>();
+    ++numCaptures;
     recorded.clear();
     return moert::Status::ok();
   }
   moert::Result<moert::StreamState> inspect(moert::Stream &) override {
-    return moert::StreamState{0, graph ? std::optional<uint64_t>(1)
+    return moert::StreamState{0, graph ? std::optional<uint64_t>(numCaptures)
                                        : std::nullopt};
   }
   moert::Status retain(moert::Stream &,
@@ -123,6 +124,7 @@ public:
 private:
   moert::Device &inner;
   std::unique_ptr<RecordedGraph> graph;
+  uint64_t numCaptures = 0;
   /// Events of the capture.
   std::set<moert::Event *> recorded;
 };

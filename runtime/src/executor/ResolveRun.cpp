@@ -227,8 +227,8 @@ Status StepResolver::resolvePacked(const Step &step, ResolvedStep &made) {
 
 /// Moves tensors that other ranks write from the workspace into results(),
 /// consecutively. Sizes, and hence offsets, follow from the token count, which
-/// is equal on all ranks. A communicator that skips its kernels for a time still
-/// has results().
+/// is equal on all ranks. A communicator that skips its kernels for a time
+/// still has results().
 static Status placeResults(const RunRequest &request, ResolvedRun &run) {
   const Plan &plan = run.layer->plan;
   run.resultEnds = run.resultBegins;

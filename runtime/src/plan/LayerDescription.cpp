@@ -142,8 +142,12 @@ std::string compareDescriptions(const DescribedFields &other,
     return showPath(path) + " is " + show(other, path) +
            ", and this layer's is " + show(own, path);
   };
+  // Values that differ say more than fields that come with one of them.
   for (const auto &[path, value] : own)
-    if (auto it = other.find(path); it == other.end() || it->second != value)
+    if (auto it = other.find(path); it != other.end() && it->second != value)
+      return differ(path);
+  for (const auto &[path, value] : own)
+    if (other.count(path) == 0)
       return differ(path);
   for (const auto &[path, value] : other)
     if (own.count(path) == 0)
