@@ -43,6 +43,7 @@ def give(case: Case, quant_dtype: Any = None, **fields: Any) -> QuantConfig:
     return QuantConfig(quant_dtype, **scales | fields)
 
 
+# parity: M31
 @pytest.mark.parametrize("scale_dtype", ["f32", "e8m0"])
 @pytest.mark.parametrize("block", [[64, 64], [32, 64], [1, 128], [128, 128]], ids=str)
 @pytest.mark.parametrize("is_rounded", [False, True])
@@ -67,6 +68,7 @@ def test_mxfp8_activations(weight: Any, block: Any) -> None:
     case.verify(case.run(quant_config=give(case, "mxfp8", block_shape=block)))
 
 
+# parity: M33
 @pytest.mark.parametrize("form", ["token", "tensor", "given", "given for each expert"])
 def test_mxfp4_with_fp8_activations(form: str) -> None:
     is_given = form.startswith("given")
@@ -81,6 +83,7 @@ def test_mxfp4_with_fp8_activations(form: str) -> None:
     case.verify(case.run(quant_config=give(case, "fp8", per_act_token_quant=form == "token", **given)))
 
 
+# parity: L76
 @pytest.mark.parametrize("has_factors", [False, True])
 def test_int4_with_fp8_activations(has_factors: bool) -> None:
     """CUTLASS' form has float8 scales of groups and a factor for each row."""
@@ -108,6 +111,7 @@ def test_int8_activations_beside_other_weights() -> None:
     case.verify(case.run(quant_config=give(case, torch.int8, per_act_token_quant=True)))
 
 
+# parity: M35
 def test_scales_of_gate_and_up() -> None:
     case = make({"dtype": "fp8_e4m3", "scale": "tensor"}, {"dtype": "fp8_e4m3", "scale": "token"})
     scales = case["experts.w13_scale"].view(8, 2), case["experts.w2_scale"].view(8)
@@ -116,6 +120,7 @@ def test_scales_of_gate_and_up() -> None:
         FP8, per_act_token_quant=True, w1_scale=scales[0], w2_scale=scales[1])))
 
 
+# parity: M37
 @pytest.mark.parametrize("missing", ["w13", "w2"])
 def test_one_bias(missing: str) -> None:
     case = Case(9, expert_bias=True)

@@ -46,6 +46,7 @@ def choose_slots(ids: torch.Tensor, experts: list[int]) -> torch.Tensor:
     return torch.tensor(found, dtype=ids.dtype).view(ids.shape)
 
 
+# parity: L63
 @pytest.mark.parametrize("name", ["16 bits", "fp8 blocks"])
 def test_experts_move(engine: VllmConfig, name: str) -> None:
     format = FORMATS[name]

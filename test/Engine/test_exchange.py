@@ -45,6 +45,7 @@ def hold_part(config: Any, rank: int) -> Any:
     return part
 
 
+# parity: M49, N5
 @pytest.mark.parametrize("name", ["fp8 blocks", "compressed-tensors fp8 of channel", "compressed-tensors int8"])
 def test_rows_travel_quantized(engine: VllmConfig, name: str, workspaces: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setenv("MOEC_VLLM_ROUTER", "0")
@@ -91,6 +92,7 @@ def test_exchange_that_cannot_be(engine: VllmConfig, changes: dict[str, Any], re
     assert reason in (exchange.find_reason(types.SimpleNamespace(is_monolithic=False), moe) or "")
 
 
+# parity: N1, N9
 def test_exchange_of_the_plugin(
     engine: VllmConfig, workspaces: None, monkeypatch: pytest.MonkeyPatch, log: Any  # noqa: F811
 ) -> None:

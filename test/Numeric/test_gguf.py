@@ -250,6 +250,7 @@ def run_blocks(types, tmp_path):
 
 # A layer that states no quantization takes blocks of any kind, another one in each tensor.
 # field-bug: TheTom/llama-cpp-turboquant#45
+# parity: L46
 @pytest.mark.parametrize("types", [("Q4_K", "Q5_K", "Q6_K"), ("Q5_0", "Q4_1", "IQ4_NL"), ("Q2_K", "Q3_K", "Q5_1"),
                                    ("IQ4_XS", "TQ1_0", "TQ2_0"), ("NVFP4", "Q4_0", "Q8_0")])  # fmt: skip
 def test_blocks_of_any_kind(types, tmp_path):
