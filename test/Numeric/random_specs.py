@@ -44,6 +44,9 @@ NOT_DRAWN = {
         "layers.md does not say what comes of them; NaN, zeros, and such logits, scales and routing weights are drawn",
     "gaps between rows of inputs, several calls of a layer, graphs": "`gpu-test` has them",
     "target sm_100a": "the simulator has no tensor memory for whole layers",
+    # Newer than the recorded seeds, whose specs they would change.
+    **dict.fromkeys(["rows of slots", "quantized_input", "logit_scale", "norms.expert", "norms.latent_in",
+                     "norms.latent_out"], "`cases.py` has cases of them"),
 }
 
 _TOKENS = {0: 1, 1: 5, 2: 3, 3: 3, 5: 3, 8: 3, 16: 2, 17: 3, 33: 6, 64: 2, 65: 2, 130: 2}
