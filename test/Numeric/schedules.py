@@ -45,7 +45,8 @@ WHOLE = {
 ALONE = {
     "weight_on_input_f16", "many_tokens_padding", "many_slots_f16",
     "strided_bf16", "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
-    "int8_tensor_f32", "strided_odd_f16", "weight_on_input_latent",
+    "int8_tensor_f32", "strided_odd_f16", "weight_on_input_latent", "latent_norm",
+    "norm_of_experts_wide", "norms_odd",
 }
 
 

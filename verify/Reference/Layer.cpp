@@ -534,7 +534,7 @@ Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
   for (auto [i, token] : llvm::enumerate(tokens))
     if (counts[token]) {
       std::copy_n(rows.row(needsAll ? rowOf[token] : next++),
-                  call.spec.hiddenSize, out.row(static_cast<int64_t>(i)));
+                  out.getNumColumns(), out.row(static_cast<int64_t>(i)));
     }
   return out;
 }
