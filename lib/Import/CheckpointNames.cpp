@@ -566,7 +566,8 @@ std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
       return;
     for (CheckpointForm &form :
          FormBuilder(spec, family->names, fused).getForms(tensor))
-      if (llvm::none_of(forms, [&](const CheckpointForm &other) {
+      // A family has no names for some quantized tensors.
+      if (!form.empty() && llvm::none_of(forms, [&](const auto &other) {
             return other.front().name == form.front().name;
           }))
         forms.push_back(std::move(form));
