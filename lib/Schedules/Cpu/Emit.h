@@ -19,6 +19,29 @@ namespace moec {
 /// 16.
 mlir::LogicalResult requireLanes(mlir::Operation *op, int64_t lanes);
 
+/// Emits a CTA of an op on rows: those of its block that exist, one after the
+/// other, by `Rows(op, emitter, lanes).emitRow(row)`. With offsets, the last
+/// one is the number of rows.
+template <typename Rows, typename ConfigT, typename OpT>
+mlir::LogicalResult emitRows(OpT op, KernelEmitter &emitter) {
+  auto config = requireConfig<ConfigT>(op, op.getConfigAttr());
+  if (failed(config) ||
+      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
+      failed(requireLanes(op, config->getLanes())))
+    return mlir::failure();
+  RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
+  if (mlir::Value offsets = emitter.operand(op.getOffsets())) {
+    int64_t last =
+        mlir::cast<mlir::MemRefType>(offsets.getType()).getDimSize(0) - 1;
+    Index rows = emitter.loadIndex(offsets, emitter.index(last));
+    range.end = min(range.begin + config->getRowsPerCta(), rows);
+  }
+  Rows rows(op, emitter, config->getLanes());
+  emitter.loop(range.begin, range.end, 1,
+               [&](Index row) { rows.emitRow(row); });
+  return mlir::success();
+}
+
 // Schedules. Each emits the work of one CTA at the emitter's position, and
 // fails with a diagnostic on a config that it cannot emit.
 #define MOEC_CPU_SCHEDULE(NAME, OP)                                            \

@@ -220,19 +220,5 @@ void Quantize::store(Value rounded, Index row, Index column, int64_t count) {
 } // namespace
 
 LogicalResult moec::emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter) {
-  auto config = requireConfig<tile::CpuQuantizeAttr>(op, op.getConfigAttr());
-  if (failed(config) ||
-      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
-      failed(requireLanes(op, config->getLanes())))
-    return failure();
-  RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
-  if (Value offsets = emitter.operand(op.getOffsets())) {
-    int64_t last = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-    Index rows = emitter.loadIndex(offsets, emitter.index(last));
-    range.end = min(range.begin + config->getRowsPerCta(), rows);
-  }
-  Quantize quantize(op, emitter, config->getLanes());
-  emitter.loop(range.begin, range.end, 1,
-               [&](Index row) { quantize.emitRow(row); });
-  return success();
+  return emitRows<Quantize, tile::CpuQuantizeAttr>(op, emitter);
 }

@@ -89,19 +89,5 @@ void RmsNorm::emitRow(Index row) {
 } // namespace
 
 LogicalResult moec::emitRmsNorm(tile::RmsNormOp op, KernelEmitter &emitter) {
-  auto config = requireConfig<tile::CpuRmsNormAttr>(op, op.getConfigAttr());
-  if (failed(config) ||
-      failed(requirePositive(op, "rows_per_cta", config->getRowsPerCta())) ||
-      failed(requireLanes(op, config->getLanes())))
-    return failure();
-  RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
-  if (Value offsets = emitter.operand(op.getOffsets())) {
-    int64_t last = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-    Index rows = emitter.loadIndex(offsets, emitter.index(last));
-    range.end = min(range.begin + config->getRowsPerCta(), rows);
-  }
-  RmsNorm norm(op, emitter, config->getLanes());
-  emitter.loop(range.begin, range.end, 1,
-               [&](Index row) { norm.emitRow(row); });
-  return success();
+  return emitRows<RmsNorm, tile::CpuRmsNormAttr>(op, emitter);
 }

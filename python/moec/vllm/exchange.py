@@ -64,7 +64,8 @@ def find_reason(kernel: mk.FusedMoEKernel, moe: FusedMoEConfig) -> Optional[str]
 
 def replace(kernel: mk.FusedMoEKernel, moe: FusedMoEConfig) -> mk.FusedMoEKernel:
     """Returns a kernel with the same experts and moec's exchange, if MOEC_EXCHANGE asks for it and it can be."""
-    if not is_asked() or moe.moe_parallel_config.dp_size == 1:
+    is_replaced = isinstance(kernel.prepare_finalize, InEngine)
+    if is_replaced or not is_asked() or moe.moe_parallel_config.dp_size == 1:
         return kernel
     reason = find_reason(kernel, moe)
     tell_exchange(reason)
