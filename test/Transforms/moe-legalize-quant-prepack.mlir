@@ -44,8 +44,8 @@ func.func @whole(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
 
 // Zero points are stored beside scales, and the gemm has no zero points.
 // CHECK-LABEL: func.func @zero_points
-// CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.prepack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
-// CHECK:         moe.grouped_matmul {{.*}} weight_scale(%[[PS]] : tensor<192x8xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
+// CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.prepack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         moe.grouped_matmul {{.*}} weight_scale(%[[PS]] : tensor<192x4xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
 // CHECK-NOT:       weight_zero_point
 // CHECK-SAME:      strategy = #moe.strategy<prepack>, weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = prepacked, second_scale = f32>
 func.func @zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
@@ -76,7 +76,7 @@ func.func @global_scale(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "inpu
 
 // Scales of f32 have zero points beside them, too.
 // CHECK-LABEL: func.func @single_zero_points
-// CHECK:         moe.prepack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x12xi8>, tensor<192xf32>
+// CHECK:         moe.prepack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x6xi8>, tensor<192xf32>
 // CHECK:         strategy = #moe.strategy<prepack>
 func.func @single_zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
@@ -91,7 +91,7 @@ func.func @single_zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role =
 
 // Scales of f16 stay f16.
 // CHECK-LABEL: func.func @half_scales
-// CHECK:         moe.prepack {{.*}} {moe.name = [{{.*}}]} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         moe.prepack {{.*}} {moe.name = [{{.*}}]} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x2xi8>, tensor<192xf32>
 // CHECK:         strategy = #moe.strategy<prepack>, weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = prepacked, second_scale = f32>
 func.func @half_scales(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
@@ -104,7 +104,7 @@ func.func @half_scales(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input
 
 // Inputs of f16 have another packing, which the plan's launch and the phase carry.
 // CHECK-LABEL: func.func @halves
-// CHECK:         moe.prepack {{.*}} {moe.name = [{{.*}}], packing = #moe.packing<prepacked_f16>} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         moe.prepack {{.*}} {moe.name = [{{.*}}], packing = #moe.packing<prepacked_f16>} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x2xi8>, tensor<192xf32>
 // CHECK:         strategy = #moe.strategy<prepack>, weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = prepacked_f16, second_scale = f32>
 // TILE-LABEL: plan.program @halves
 // TILE:         tile.prepack <{{.*}}> {{.*}}, packing = #moe.packing<prepacked_f16>}
@@ -152,7 +152,7 @@ func.func @groups(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"
 
 // Scales of f32 become f16 in this packing.
 // CHECK-LABEL: func.func @digits
-// CHECK:         moe.prepack {{.*}} packing = #moe.packing<prepacked_f16>} : tensor<192x64xi8>, tensor<192x1xf32> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         moe.prepack {{.*}} packing = #moe.packing<prepacked_f16>} : tensor<192x64xi8>, tensor<192x1xf32> -> tensor<192x64xi8>, tensor<192x2xi8>, tensor<192xf32>
 // CHECK:         strategy = #moe.strategy<prepack>
 func.func @digits(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},

@@ -573,7 +573,7 @@ TEST_F(CostTest, BlockMsHaveAPenalty) {
   double plain = getPenalty(makeFirst(kQwen30));
   double int4 = getPenalty(makeDecoded(
       kQwen30,
-      "storage = i4, scale = bf16, granularity = group, block = [1, 128]", 2));
+      "storage = i4, scale = bf16, granularity = group, block = [1, 128]", 1));
   double nvfp4 = getPenalty(makeDecoded(
       kQwen30,
       "storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = "

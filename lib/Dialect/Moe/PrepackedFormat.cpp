@@ -93,6 +93,12 @@ PrepackedFormat::PrepackedFormat(QuantAttr quant)
       matrixGroup(areOfGroups(quant) ? quant.getBlock()[1] : 0),
       hasZeroPoints(hasZeros(quant)), hasMinima(quant.getMinimum()) {
   group = matrixGroup ? std::min(matrixGroup, kSizeK) : kSizeK;
+  // Blocks may end within a copy, and rests of minima depend on the elements of
+  // one packed tile.
+  constexpr int64_t shared = 2;
+  bool isShared = matrixGroup && matrixGroup % (shared * kSizeK) == 0 &&
+                  !hasMinima && quant.getBlock()[0] == 1;
+  scaleTiles = isShared ? shared : 1;
 }
 
 int64_t PrepackedFormat::getHalfRow(int64_t block, int64_t tileHalf,
@@ -213,7 +219,8 @@ PrepackedFormat::getScaleAddress(int64_t row, int64_t element, int64_t rows,
   TileRow own = findTileRow(row, rows, layout);
   int64_t warp = own.row / kWarpRows;
   int64_t quad = warp % 2 * kFragmentRows + own.row % kFragmentRows;
-  int64_t first = (element / kSizeK * kQuads + quad) * getQuadBytes();
+  int64_t copy = element / (kSizeK * scaleTiles);
+  int64_t first = (copy * kQuads + quad) * getQuadBytes();
   int64_t number = element % kSizeK / group * kQuadRows + getParity(own.row);
   int64_t count = kQuadRows * getGroups();
   int64_t zeroPoints = first + count * scale.bytes;

@@ -50,22 +50,25 @@ void moec::copyPackedTiles(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
   // Results of blocks past the end are never stored.
   I32 block = tile.firstColumn /
               (PrepackedFormat::kRows / shape.problem().weightsPerColumn);
-  auto copy = [&](Value to, int64_t map, int64_t tileBytes) {
-    int64_t share = tileBytes / 2;
+  // `tiles`: packed tiles that share what is copied.
+  auto copy = [&](Value to, int64_t map, int64_t bytes, int64_t tiles) {
+    int64_t share = bytes / 2, inTile = shape.tile().swizzleRows;
+    // Two k tiles of one packed tile share a copy.
+    I32 first = inTile < tiles ? step / (tiles / inTile) : step;
     int64_t chunks =
-        shape.tile().swizzleRows * share / sm90::getChunkBytes(share);
-    SmallVector<I32> begin{block, emitter.i32(0), step * chunks,
+        llvm::divideCeil(inTile, tiles) * share / sm90::getChunkBytes(share);
+    SmallVector<I32> begin{block, emitter.i32(0), first * chunks,
                            emitter.i32(0)};
     if (shape.problem().isGrouped)
       begin.insert(begin.begin(), tile.group);
     emitter.copyBox(to, gemm.tensorMap(map), begin, full,
                     /*areWeights=*/true);
   };
-  copy(gemm.pipeline.stageAddress(stage), 0,
-       shape.problem().packed->valueBytes);
+  const sm90::PackedTile &packed = *shape.problem().packed;
+  copy(gemm.pipeline.stageAddress(stage), 0, packed.valueBytes, /*tiles=*/1);
   copy(emitter.advance(gemm.sharedAddress(shape.shared().getScaleOffset()),
                        stage * shape.shared().getScaleBytes()),
-       1, shape.problem().packed->scaleBytes);
+       1, packed.scaleBytes, packed.scaleTiles);
 }
 
 //===----------------------------------------------------------------------===//
@@ -83,6 +86,7 @@ PackedTileReader::PackedTileReader(Sm90Gemm &gemm, I32 consumer, int64_t blockM)
       element(getElementType(emitter.operand(gemm.op.getInput()))),
       width(shape.tile().getProductWidth(blockM)),
       packedTiles(shape.tile().swizzleRows),
+      scaleCopies(shape.tile().getScaleCopies(*shape.problem().packed)),
       blocks(shape.tile().getBlocks(blockM)),
       rowBytes(shape.shared().getSwizzledBytes(
           shape.tile().mapRows ? blockM : shape.tile().getMaxBlockM())) {
@@ -90,15 +94,15 @@ PackedTileReader::PackedTileReader(Sm90Gemm &gemm, I32 consumer, int64_t blockM)
   constexpr int64_t halfThreads = kWarpgroup / 2, rowThreads = 4;
   I32 thread = emitter.warpgroupThread();
   I32 half = thread / halfThreads, inHalf = thread % halfThreads;
-  auto offset = [&](int64_t tileBytes, I32 share, int64_t shareBytes) {
-    I32 block = consumer * (blocks * packedTiles * tileBytes);
-    I32 own = block + half * (packedTiles * tileBytes / 2);
+  auto offset = [&](int64_t bytes, I32 share, int64_t shareBytes) {
+    I32 block = consumer * (blocks * bytes);
+    I32 own = block + half * (bytes / 2);
     return own + share * shareBytes;
   };
-  ownValues =
-      offset(shape.problem().packed->valueBytes, inHalf, sm90::kChunkBytes);
-  ownScales = offset(shape.problem().packed->scaleBytes, inHalf / rowThreads,
-                     format.getQuadBytes());
+  ownValues = offset(packedTiles * shape.problem().packed->valueBytes, inHalf,
+                     sm90::kChunkBytes);
+  ownScales = offset(scaleCopies * shape.problem().packed->scaleBytes,
+                     inHalf / rowThreads, format.getQuadBytes());
 }
 
 bool PackedTileReader::isLoadedEarly(int64_t blockM) const {
@@ -112,8 +116,8 @@ bool PackedTileReader::isLoadedEarly(int64_t blockM) const {
 
 LoadedTile PackedTileReader::load(I32 stage, int64_t round) {
   int64_t packedTile = round / blocks, block = round % blocks;
-  auto at = [&](int64_t tileBytes) {
-    return block * packedTiles * tileBytes + packedTile * tileBytes / 2;
+  auto at = [&](int64_t tileBytes, int64_t tiles, int64_t tile) {
+    return block * tiles * tileBytes + tile * tileBytes / 2;
   };
   constexpr int64_t wordBytes = 4,
                     chunkBytes = PrepackedFormat::kChunkWords * wordBytes;
@@ -127,11 +131,14 @@ LoadedTile PackedTileReader::load(I32 stage, int64_t round) {
   for (int64_t chunk = 0; chunk < format.values.getChunks(); ++chunk)
     values.push_back(emitter.advance(
         gemm.pipeline.stageAddress(
-            stage, at(shape.problem().packed->valueBytes) + chunk * chunkBytes),
+            stage, at(shape.problem().packed->valueBytes, packedTiles,
+                      packedTile) +
+                       chunk * chunkBytes),
         ownValues));
   Value scales = emitter.advance(
       gemm.sharedAddress(shape.shared().getScaleOffset() +
-                         at(shape.problem().packed->scaleBytes)),
+                         at(shape.problem().packed->scaleBytes, scaleCopies,
+                            packedTile / format.scaleTiles)),
       stage * shape.shared().getScaleBytes() + ownScales);
   for (Value &chunk : values)
     chunk = emitter.loadWords(chunk, PrepackedFormat::kThreadWords);

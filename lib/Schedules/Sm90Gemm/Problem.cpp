@@ -51,5 +51,6 @@ GemmProblem::GemmProblem(tile::GemmOp op)
   swizzleBytes = format.values.getInputBytes();
   packed = {format.values.getTileBytes(),
             moe::PrepackedFormat::kRows * format.getRowBytes(),
+            format.scaleTiles,
             format.book.has_value()};
 }

@@ -21,8 +21,9 @@ inline constexpr int64_t kQuantizedColumns = 128;
 
 /// A packed tile of weights: 64 weight rows x 64 of K.
 struct PackedTile {
-  /// Bytes of quantized values, and of scales with zero points.
-  int64_t valueBytes, scaleBytes;
+  /// Bytes of quantized values, and of a copy of scales with zero points, which
+  /// `scaleTiles` packed tiles along K share.
+  int64_t valueBytes, scaleBytes, scaleTiles;
   /// Values are indices into a code book; pairs of its entries are looked up.
   bool hasBook;
 };
@@ -67,8 +68,10 @@ struct GemmProblem {
   /// Bytes of a weight row, with its scales where these are copied with it.
   int64_t getRowBytes() const {
     int64_t bytes = sizeK * storageBits / 8;
-    return packed ? bytes + bytes * packed->scaleBytes / packed->valueBytes
-                  : bytes;
+    if (!packed)
+      return bytes;
+    return bytes + bytes * packed->scaleBytes /
+                       (packed->valueBytes * packed->scaleTiles);
   }
   int64_t getInputRowBytes() const { return sizeK * inputBits / 8; }
   /// Tensor maps of the weights. Prepacked weights have two: quantized values

@@ -42,6 +42,9 @@ Prepack::Prepack(tile::PrepackOp op) {
   constexpr int64_t maxBytes = 3584;
   int64_t parts = llvm::divideCeil(getWeightRowBytes(), maxBytes);
   partTiles = llvm::divideCeil(getPackedTiles(), parts);
+  // A part has whole copies of scales.
+  moe::PrepackedFormat format(moe::getPrepacked(op.getQuant(), op.getPacking()));
+  partTiles = int64_t(llvm::alignTo(partTiles, format.scaleTiles));
 }
 
 std::string sm90::declineQuant(tile::GemmOp op) {
@@ -176,6 +179,11 @@ std::string registersIllegal(const GemmProblem &problem,
     return "block_k = " + number(tile.blockK) + "; give a multiple of " +
            number(packedK) + " up to " + number(maxTiles * packedK) +
            " that divides the " + number(problem.sizeK) + " elements of K";
+  int64_t sharedK = packedK * problem.packed->scaleTiles;
+  if (tile.blockK > packedK && tile.blockK % sharedK)
+    return "block_k = " + number(tile.blockK) + "; give " + number(packedK) +
+           " or a multiple of " + number(sharedK) +
+           ", which share a copy of their scales";
   return {};
 }
 

@@ -98,10 +98,11 @@ static void addRowMaps(tile::GemmOp op, const GemmShape &shape,
 /// block of 64 rows, half of a block, bytes. The `share` bytes that a half has
 /// of a packed tile are contiguous, those of successive packed tiles follow
 /// each other across the ends of rows; the innermost extent of a box is at most
-/// 256 bytes.
+/// 256 bytes. `tiles`: packed tiles with the same share.
 static tile::TensorMapAttr getPackedTileMap(tile::GemmOp op,
                                             const GemmShape &shape,
-                                            Value operand, int64_t share) {
+                                            Value operand, int64_t share,
+                                            int64_t tiles) {
   using moe::PrepackedFormat;
   int64_t rows = shape.problem().weightsPerColumn * shape.problem().columns;
   int64_t chunk = getChunkBytes(share);
@@ -116,8 +117,10 @@ static tile::TensorMapAttr getPackedTileMap(tile::GemmOp op,
   view.add(rows / PrepackedFormat::kRows, row, getRow(1, 0),
            shape.tile().getWeightBlocks());
   view.add(2, row, getRow(0, 1), 2);
-  view.add(shape.problem().sizeK / PrepackedFormat::kSizeK * share / chunk,
-           row + 1, chunk, shape.tile().swizzleRows * share / chunk);
+  int64_t inBox = llvm::divideCeil(shape.tile().swizzleRows, tiles);
+  view.add(shape.problem().sizeK / (PrepackedFormat::kSizeK * tiles) * share /
+               chunk,
+           row + 1, chunk, inBox * share / chunk);
   view.add(chunk, row + 1, 1, chunk);
   return view.make(op, operand, /*swizzle=*/0);
 }
@@ -129,9 +132,11 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::GemmOp op,
   SmallVector<tile::TensorMapAttr> maps;
   if (shape.problem().isPrepacked()) {
     maps = {getPackedTileMap(op, shape, op.getWeight(),
-                             shape.problem().packed->valueBytes / 2),
+                             shape.problem().packed->valueBytes / 2,
+                             /*tiles=*/1),
             getPackedTileMap(op, shape, op.getWeightScale(),
-                             shape.problem().packed->scaleBytes / 2)};
+                             shape.problem().packed->scaleBytes / 2,
+                             shape.problem().packed->scaleTiles)};
     addRowMaps(op, shape, maps);
     return maps;
   }

@@ -55,7 +55,7 @@ static bool isEachBufferEqual(const GemmProblem &problem,
 static int64_t getOwnScaleBytes(const GemmProblem &problem,
                                 const TileShape &tile) {
   if (problem.packed)
-    return tile.getWeightBlocks() * tile.swizzleRows *
+    return tile.getWeightBlocks() * tile.getScaleCopies(*problem.packed) *
            problem.packed->scaleBytes;
   int64_t count =
       problem.copiesScales() ? tile.getMaxBlockM() + tile.getWeightScales() : 0;

@@ -54,6 +54,11 @@ struct TileShape {
   /// with prepacked weights, one per packed tile.
   int64_t kTileBytes, swizzleRows;
 
+  /// Copies of scales in a k tile; a k tile may be half of what shares a copy.
+  int64_t getScaleCopies(const PackedTile &packed) const {
+    return (swizzleRows + packed.scaleTiles - 1) / packed.scaleTiles;
+  }
+
   //===--- The CTA ---===//
 
   /// Tiles along N, and k tiles.

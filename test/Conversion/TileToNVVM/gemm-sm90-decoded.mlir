@@ -52,10 +52,10 @@ tile.kernel @steps(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<
 // CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
 // CHECK:       math.fma
 #rows = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
-tile.kernel @groups(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
+tile.kernel @groups(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<6x128x128xi8>, %ws: memref<6x128x4xi8>,
     %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.gemm tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x128x128xi8>) input_scale(%xs : memref<?x1xf32>)
-      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      weight_scale(%ws : memref<6x128x4xi8>) weight_global_scale(%r : memref<6x128xf32>)
       offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
       {input_quant = #rows, weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = prepacked_e4m3, second_scale = f32>,
        strategy = #moe.strategy<prepack>, config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 128, stages = 4>}

@@ -48,10 +48,10 @@ func.func @results(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
 // -----
 
 // CHECK-LABEL: func.func @zero_points
-// CHECK:         moe.prepack {{.*}} zero_point(%{{.*}} : tensor<128x1xi8>) : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+// CHECK:         moe.prepack {{.*}} zero_point(%{{.*}} : tensor<128x1xi8>) : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
 func.func @zero_points(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>, %z: tensor<128x1xi8>) -> tensor<128xf32> {
   %p, %ps, %r = moe.prepack <storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = pairs> %w, %s
-      zero_point(%z : tensor<128x1xi8>) : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+      zero_point(%z : tensor<128x1xi8>) : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
   return %r : tensor<128xf32>
 }
 
@@ -71,16 +71,16 @@ func.func @global_scale(%w: tensor<2x128x32xi8>, %s: tensor<2x128x4xf8E4M3FN>, %
 func.func @no_zero_point(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
   // expected-error@+1 {{takes 'zero_point' and 'global_scale' if and only if 'quant' requires them}}
   %p, %ps, %r = moe.prepack <storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = pairs> %w, %s
-      : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+      : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
   return
 }
 
 // -----
 
 func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
-  // expected-error@+1 {{'packed_scale' must be of shape n x (bytes of a row's scales) = 128x4, not 128x2}}
+  // expected-error@+1 {{'packed_scale' must be of shape n x (bytes of a row's scales) = 128x2, not 128x4}}
   %p, %ps, %r = moe.prepack <storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = pairs> %w, %s
-      : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
+      : tensor<128x64xi8>, tensor<128x1xbf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
   return
 }
 
@@ -175,14 +175,14 @@ func.func @floats_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf8E8M0FNU>) -> ten
 
 // Scales of f16 take two bytes in both packings.
 // CHECK-LABEL: func.func @packing
-// CHECK:         moe.prepack {{.*}} {packing = #moe.packing<prepacked_f16>} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
-// CHECK:         moe.prepack {{.*}} packing = pairs> %{{.*}}, %{{.*}} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+// CHECK:         moe.prepack {{.*}} {packing = #moe.packing<prepacked_f16>} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
+// CHECK:         moe.prepack {{.*}} packing = pairs> %{{.*}}, %{{.*}} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
 func.func @packing(%w: tensor<128x64xi8>, %s: tensor<128x1xf16>) -> (tensor<128xf32>, tensor<128xf32>) {
   %p, %ps, %r = moe.prepack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
       {packing = #moe.packing<prepacked_f16>}
-      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
   %q, %qs, %t = moe.prepack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
-      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
   return %r, %t : tensor<128xf32>, tensor<128xf32>
 }
 
@@ -192,7 +192,7 @@ func.func @no_order(%w: tensor<128x64xi8>, %s: tensor<128x1xf16>) {
   // expected-error@+1 {{which cannot be prepacked: 'pairs' is not a prepacked layout; 'prepacked', 'prepacked_f16' and 'prepacked_e4m3' are}}
   %p, %ps, %r = moe.prepack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
       {packing = #moe.packing<pairs>}
-      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+      : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
 }
 

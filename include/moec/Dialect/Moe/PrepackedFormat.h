@@ -17,7 +17,8 @@
 // its halves of all *packed tiles*, each of 64 rows by 64 of K. A packed tile
 // has one *chunk* of 16 bytes per thread of a warpgroup, or two with 8-bit
 // values. Scales, and zero points beside them, are bytes of another tensor. A
-// half of scales is `[K / 64][16][getQuadBytes()]`: the bytes that four
+// half of scales is `[K / 64][16][getQuadBytes()]`, or `[K / 128]` where two
+// packed tiles along K share a copy (`scaleTiles`): the bytes that four
 // neighbouring threads need of a packed tile, for two rows that are 8 apart,
 // group by group: the scales, then the zero points, then the rests of minima.
 //
@@ -78,6 +79,8 @@ public:
   /// Elements along K that share a scale: within a packed tile, and in the
   /// matrix, where 0 stands for a whole row.
   int64_t group, matrixGroup;
+  /// Packed tiles along K that share one copy of their scales.
+  int64_t scaleTiles;
   /// Whether each scale has a zero point; with minima, the one near its
   /// minimum.
   bool hasZeroPoints, hasMinima;
@@ -105,14 +108,15 @@ public:
   int64_t getGroups() const { return kSizeK / group; }
   int64_t getZeroPointBytes() const { return hasZeroPoints ? 2 : 0; }
   int64_t getRestBytes() const { return hasMinima ? 2 : 0; }
-  /// Scale bytes of one row of a packed tile, and of the two rows of a thread.
+  /// Scale bytes of one row of a packed tile, and of the two rows of a thread;
+  /// packed tiles may share them.
   int64_t getRowBytes() const {
     return getGroups() * (scale.bytes + getZeroPointBytes() + getRestBytes());
   }
   int64_t getQuadBytes() const { return kQuadRows * getRowBytes(); }
   /// Scale bytes of a row of a matrix: the width of the tensor.
   int64_t getRowBytes(int64_t sizeK) const {
-    return sizeK / kSizeK * getRowBytes();
+    return sizeK / (kSizeK * scaleTiles) * getRowBytes();
   }
   /// Whether a row's r must also leave headroom for rests, and by how many
   /// powers of two a rest may exceed the largest scale then.

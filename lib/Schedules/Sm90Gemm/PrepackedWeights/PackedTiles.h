@@ -117,7 +117,7 @@ private:
   moe::PrepackedFormat format;
   std::unique_ptr<PackedTileDecoder> decoder;
   mlir::Type element;
-  int64_t width, packedTiles, blocks, rowBytes;
+  int64_t width, packedTiles, scaleCopies, blocks, rowBytes;
   /// Offsets of the thread's words of a k tile, and of its scales.
   I32 ownValues, ownScales;
 };

@@ -409,12 +409,17 @@ void Sm90Prepack::storeRowScale(I32 sharedRow, I32 excess, I32 largest) {
 void Sm90Prepack::storeScales() {
   int64_t count = PrepackedFormat::kQuadRows * format.getGroups();
   int64_t quadBytes = format.getQuadBytes();
+  Index firstCopy = firstPackedTile, endCopy = endPackedTile;
+  if (format.scaleTiles > 1) {
+    firstCopy = firstPackedTile / format.scaleTiles;
+    endCopy = endPackedTile / format.scaleTiles;
+  }
   for (int64_t tileHalf = 0; tileHalf < kTileHalves; ++tileHalf) {
     emitter.forThreads(
-        firstPackedTile * PrepackedFormat::kQuads,
-        endPackedTile * PrepackedFormat::kQuads, [&](Value index) {
+        firstCopy * PrepackedFormat::kQuads, endCopy * PrepackedFormat::kQuads,
+        [&](Value index) {
           I32 at = emitter.toI32(index);
-          I32 packedTile = at / PrepackedFormat::kQuads,
+          I32 copy = at / PrepackedFormat::kQuads,
               inPackedTile = at % PrepackedFormat::kQuads;
           I32 row = inPackedTile / 8 * 16 + tileHalf * 32 + inPackedTile % 8;
           SmallVector<I32> words(quadBytes / kWordBytes, word(0));
@@ -426,8 +431,9 @@ void Sm90Prepack::storeScales() {
           for (int64_t i = 0; i < count; ++i) {
             int64_t tileRow = i % PrepackedFormat::kQuadRows * 8;
             I32 from = getSharedRow(row + tileRow);
-            I32 element = packedTile * PrepackedFormat::kSizeK +
-                          i / PrepackedFormat::kQuadRows * format.group;
+            I32 element =
+                copy * (PrepackedFormat::kSizeK * format.scaleTiles) +
+                i / PrepackedFormat::kQuadRows * format.group;
             put(i * format.scale.bytes, getKeptScale(from, element, tileRow));
             int64_t bytes = format.getZeroPointBytes();
             int64_t zeroPoints = count * format.scale.bytes,
