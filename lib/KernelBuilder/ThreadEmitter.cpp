@@ -190,8 +190,12 @@ static MemRefType inSpace(ArrayRef<int64_t> shape, Type element,
 }
 
 Value ThreadEmitter::scratch(ArrayRef<int64_t> shape, Type elementType) {
-  return makeGlobal(inSpace(shape, elementType, kSharedSpace), b.getUnitAttr(),
-                    16);
+  MemRefType type = inSpace(shape, elementType, kSharedSpace);
+  int64_t bytes =
+      type.getNumElements() * elementType.getIntOrFloatBitWidth() / 8;
+  // LLVM widens neighbouring loads to as many bytes as the alignment promises,
+  // also past the last element.
+  return makeGlobal(type, b.getUnitAttr(), std::gcd<int64_t>(bytes, 16));
 }
 
 Value ThreadEmitter::constantTable(ArrayRef<int32_t> values) {

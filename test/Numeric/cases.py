@@ -414,7 +414,7 @@ case("latent_norm", latent_size=32, dtype="bf16", norms={"latent_out": {"epsilon
 case("latent_norms", latent_size=32, dtype="bf16", entry="gate", routing={"score": "sigmoid", "renormalize": True},
      norms={"latent_in": {"epsilon": 1e-5, "offset": 1},
             "expert": {"epsilon": 1e-8, "offset": 1, "weight_first": True}})
-case("norms_odd", latent_size=21, dtype="f32", expert_bias=True, num_valid_tokens=True, hard="padding",
+case("norms_odd", latent_size=75, dtype="f32", expert_bias=True, num_valid_tokens=True, hard="padding",
      norms={"latent_in": {"epsilon": 1e-5}, "expert": {"epsilon": 0.5, "offset": 2}, "latent_out": {"epsilon": 1e-3}})
 case("norm_of_experts_wide", hidden_size=1200, dtype="f16", norms={"expert": {"epsilon": 1e-5}})
 case("latent_zero_experts", latent_size=32, num_zero_experts=8, top_k=4)

@@ -44,9 +44,6 @@ NOT_DRAWN = {
         "layers.md does not say what comes of them; NaN, zeros, and such logits, scales and routing weights are drawn",
     "gaps between rows of inputs, several calls of a layer, graphs": "`gpu-test` has them",
     "target sm_100a": "the simulator has no tensor memory for whole layers",
-    # Newer than the recorded seeds, whose specs they would change.
-    **dict.fromkeys(["rows of slots", "quantized_input", "logit_scale", "norms.expert", "norms.latent_in",
-                     "norms.latent_out"], "`cases.py` has cases of them"),
 }
 
 _TOKENS = {0: 1, 1: 5, 2: 3, 3: 3, 5: 3, 8: 3, 16: 2, 17: 3, 33: 6, 64: 2, 65: 2, 130: 2}
@@ -327,6 +324,39 @@ def _model(rng: random.Random) -> dict:
     return model
 
 
+def _norm(rng: random.Random) -> dict:
+    norm = {"epsilon": rng.choice([1e-6, 1e-5, 0.5])}
+    if rng.random() < 0.4:
+        norm["offset"] = rng.choice([1, 2])
+    if rng.random() < 0.3:
+        norm["weight_first"] = True
+    return norm
+
+
+def _is_legal(model: dict) -> bool:
+    try:
+        LayerSpec.from_json(model)
+    except SpecError:
+        return False
+    return True
+
+
+def _add_fields(rng: random.Random, model: dict) -> dict:
+    """The model with fields that exclude many others, where these are absent."""
+    norms = {name: _norm(rng) for name in ("latent_in", "expert", "latent_out")}
+    changes = (
+        (0.15, lambda: {"routing": model.get("routing", {}) | {"logit_scale": rng.choice([0.25, 1.5, 4])}}),
+        (0.5, lambda: {"norms": {name: norms[name] for name in norms if rng.random() < 0.7}}),
+        (0.05, lambda: {"norms": {"expert": norms["expert"]}}),
+        (0.15, lambda: {"output": "slots"}),
+        (0.6, lambda: {"quantized_input": True}),
+    )
+    for share, change in changes:
+        if rng.random() < share and _is_legal(changed := model | change()):
+            model = changed
+    return model
+
+
 def _set_sizes(rng: random.Random, model: dict) -> None:
     units = _units(model)
     largest = pick(rng, {40: 3, 100: 4, 200: 2, 330: 1})
@@ -440,10 +470,12 @@ def draw(seed: int, index: int) -> Case:
     of_logits = random.Random(f"{seed} {index} logits")
     # Likewise for how a layer is run.
     of_runs = random.Random(f"{seed} {index} runs")
+    of_fields = random.Random(f"{seed} {index} fields")
     while True:
         model, tokens = _model(rng), pick(rng, _TOKENS)
         if model.get("entry") == "logits" and of_logits.random() < 0.3:
             model.setdefault("routing", {})["logits_dtype"] = of_logits.choice(["bf16", "f16"])
+        model = _add_fields(of_fields, model)
         # Kernels for more tokens are compiled too.
         model["max_tokens"] = pick(rng, {max(tokens, 1): 6, max(tokens, 1) + 7: 1, 300: 1})
         case = Case(f"random_{seed}_{index}", model, tokens)
