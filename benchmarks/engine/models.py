@@ -125,6 +125,11 @@ MODELS: dict[str, Model] = {
         _TOKEN | _FP8)),
     "q3mofp8": qwen3("ModelOpt fp8", modelopt("FP8")),
     "q3monvfp4": qwen3("ModelOpt nvfp4", modelopt("NVFP4", group_size=16)),
+    # Attention at 16 bits, for which vLLM 0.33 needs no other package.
+    "q3e8m0": qwen3("block fp8, e8m0 scales", {
+        "quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "scale_fmt": "ue8m0",
+        "modules_to_not_convert": [
+            f"model.layers.{layer}.self_attn.{name}_proj" for layer in range(48) for name in "qkvo"]}),
     "q3int8": qwen3("experts_int8", {"quant_method": "experts_int8"}),
     "glm": Model("glm-4.5-air", "bf16", _GLM),
     "ernie": Model("ernie-4.5-21b-a3b", "bf16", _ERNIE),
