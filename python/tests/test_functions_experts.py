@@ -263,6 +263,7 @@ def test_calls_in_chunks() -> None:
         assert torch.equal(case.run(chunk_tokens=chunk), whole)
 
 
+# parity: M52
 def test_out_and_in_place() -> None:
     case = Case(9)
     out = torch.empty_like(case["hidden_states"])

@@ -48,9 +48,12 @@ from .quantization_configs import (
     ocp_mx_moe_quant_config,
 )
 from .routing import fused_topk, fused_topk_bias, grouped_topk
+from .slot_sums import _moe_permute, _moe_unpermute_and_reduce, moe_sum
 
 __all__ = [
     "QuantConfig",
+    "_moe_permute",
+    "_moe_unpermute_and_reduce",
     "batched_experts",
     "batched_moe_align_block_size",
     "biased_moe_quant_config",
@@ -71,6 +74,7 @@ __all__ = [
     "make_round_robin_tables",
     "moe_align_block_size",
     "moe_permute",
+    "moe_sum",
     "moe_unpermute",
     "mxfp4_moe_quant_config",
     "mxfp4_mxfp8_moe_quant_config",
