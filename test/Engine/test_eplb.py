@@ -12,6 +12,7 @@ import pytest
 import torch
 from checkpoints import list_formats
 from test_formats import EXPERTS, compute, load, make_call, make_layer, verify
+from test_memory import preparing  # noqa: F401 (a fixture)
 from vllm.config import VllmConfig
 from vllm.distributed import get_tp_group
 from vllm.distributed.eplb.eplb_communicator import TorchDistGlooStagedEplbCommunicator
@@ -49,6 +50,18 @@ def choose_slots(ids: torch.Tensor, experts: list[int]) -> torch.Tensor:
 # parity: L63
 @pytest.mark.parametrize("name", ["16 bits", "fp8 blocks"])
 def test_experts_move(engine: VllmConfig, name: str) -> None:
+    check_moves(engine, name)
+
+
+# parity: L62
+@pytest.mark.parametrize("name", ["fp8 blocks", "compressed-tensors fp8 of block", "mxfp4"])
+def test_prepared_experts_move(engine: VllmConfig, preparing: None, name: str) -> None:  # noqa: F811
+    """What calls read of an expert is moved, not prepared anew."""
+    assert "moec_experts_w13_prepacked" in dict(check_moves(engine, name).named_parameters())
+
+
+def check_moves(engine: VllmConfig, name: str) -> torch.nn.Module:
+    """Moves experts between the slots of a layer, which is returned, and compares outputs."""
     format = FORMATS[name]
     layer = make_layer(engine, format, enable_eplb=True, num_redundant_experts=REPLICAS)
     numbers, (hidden, weights, ids) = load(layer, format), make_call()
@@ -80,12 +93,13 @@ def test_experts_move(engine: VllmConfig, name: str) -> None:
         global_num_experts=EXPERTS + REPLICAS, expert_map=None, apply_router_weight_on_input=False,
     )
     assert torch.equal(output, first)
+    return layer
 
 
-def test_prepared_weights_are_refused(
+def test_weights_prepared_over_experts_are_refused(
     engine: VllmConfig, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    """GPUs prepare weights of many formats. vLLM's method goes on, with parameters that nothing has changed."""
+    """vLLM's method goes on, with parameters that nothing has changed."""
     layer = make_layer(engine, FORMATS["fp8 blocks"], enable_eplb=True, num_redundant_experts=REPLICAS)
     load(layer, FORMATS["fp8 blocks"])
     hold = Experts.hold

@@ -203,7 +203,8 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         parameters = get_parameters(moe_config.activation, self.activation_config)
         is_batched = self.activation_format() is mk.FusedMoEActivationFormat.BatchedExperts
         self.takes_quantized = not is_batched and travels_quantized(moe_config, quant_config)
-        self.experts = Experts(
+        # Those of an earlier object that have prepared their weights, if experts move between ranks.
+        self.experts = getattr(quant_config, "moec_experts", None) or Experts(
             moe_config.activation, quant_config, parameters=parameters, batch_invariant=is_batch_invariant(),
             quantized_input=self.takes_quantized,
         )

@@ -108,25 +108,34 @@ class _Handover(Selecting):
         return self.moe.moe_parallel_config.enable_eplb
 
     def moec_check_moves(self, held: Held, parameters: Iterable[torch.Tensor]) -> None:
-        """Raises InvalidArgument if experts move and calls read other memory than the parameters."""
+        """Raises InvalidArgument if experts move and calls read other memory than that of parameters: those that vLLM
+        created, or prepared weights, which moec_keep() makes parameters."""
+        if not self.moec_moves_experts:
+            return
         stored = {each.untyped_storage().data_ptr() for each in parameters}
-        if self.moec_moves_experts and (held.prepared or stored != held.sources):
+        experts = self.moe.num_local_experts
+        if not held.sources <= stored or any(each.shape[:1] != (experts,) for each in held.prepared.values()):
             raise InvalidArgument("experts move between ranks (EPLB), and calls do not read the parameters in place")
 
     def moec_keep(self, layer: torch.nn.Module, held: Held) -> None:
         """Keeps in the layer only what calls read. Prepared weights become parameters, which vLLM keeps and offloads in
         sleep mode. Checkpoint words and scales that nothing reads are freed, except for their number of experts."""
         self.moec_held = held
-        if self.moec_moves_experts:
-            # Elastic expert parallelism makes experts anew from this configuration.
-            return
+        config = self.moe_kernel.fused_experts.quant_config
+        # vLLM moves parameters of at least one element for each expert.
+        rest = 1 if self.moec_moves_experts else 0
         for name, parameter in layer.named_parameters(recurse=False):
             is_read = parameter.untyped_storage().data_ptr() in held.sources
             # vLLM's loader writes shapes, and scales per expert, after it has processed the rest.
             is_small = parameter.dim() <= 1 or name.endswith("_shape")
             if name.startswith(("w13_", "w2_")) and not is_read and not is_small:
-                parameter.data = parameter.data.new_empty((parameter.shape[0], *[0] * (parameter.dim() - 1)))
-        config = self.moe_kernel.fused_experts.quant_config
+                parameter.data = parameter.data.new_empty((parameter.shape[0], *[rest] * (parameter.dim() - 1)))
+        if self.moec_moves_experts:
+            # Elastic expert parallelism makes experts anew, from this configuration and the parameters. Experts whose
+            # weights are prepared are passed on.
+            if not held.prepared:
+                return
+            config.moec_experts = self.moe_kernel.fused_experts.experts
         for each in (config._w1, config._w2):
             each.scale = each.zp = each.bias = each.alpha_or_gscale = None
         for name, tensor in held.prepared.items():
