@@ -160,6 +160,9 @@ typedef struct moejit_source {
   size_t num_ignored_fields;
   /* Not 0: the bits of a row must not depend on the other rows of a call. */
   int batch_invariant;
+  /* Not 0: weights of a checkpoint that have more digits than the layer's
+   * dtype are rounded when they are loaded, not refused. */
+  int round_weights;
 } moejit_source;
 
 /* How a layer came about. */

@@ -82,6 +82,7 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
     overrideEntry(context, *overrides.entry, spec);
   spec.numValidTokens = overrides.numValidTokens.value_or(spec.numValidTokens);
   spec.batchInvariant |= overrides.batchInvariant;
+  spec.roundWeights |= overrides.roundWeights;
   if (overrides.parallel)
     spec.parallel = readParallel(*overrides.parallel, context.diags);
   if (!failed())

@@ -292,6 +292,7 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.replayIds = readIdType(reader, "replay_ids");
   spec.recordLoad = reader.getBoolean("record_load", false);
   spec.batchInvariant = reader.getBoolean("batch_invariant", false);
+  spec.roundWeights = reader.getBoolean("round_weights", false);
   spec.output = reader.getEnum<OutputRows>("output", spec.output);
   spec.quantizedInput = reader.getBoolean("quantized_input", false);
   spec.numZeroExperts =

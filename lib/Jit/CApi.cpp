@@ -130,6 +130,7 @@ Result<SourceText> moec::capi::readText(const char *call,
   if (source.num_valid_tokens != 0)
     overrides.numValidTokens = true;
   overrides.batchInvariant = source.batch_invariant != 0;
+  overrides.roundWeights = source.round_weights != 0;
   if (source.layer)
     overrides.layer = *source.layer;
   if (source.parallel)

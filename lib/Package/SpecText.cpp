@@ -193,6 +193,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.addIdType("replay_ids", spec.replayIds);
   fields.add("record_load", spec.recordLoad, false);
   fields.add("batch_invariant", spec.batchInvariant, false);
+  fields.add("round_weights", spec.roundWeights, false);
   fields.addEnum("output", spec.output, none.output);
   fields.add("quantized_input", spec.quantizedInput, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);

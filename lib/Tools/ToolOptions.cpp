@@ -127,6 +127,7 @@ SpecOverrides ToolOptions::getOverrides() const {
   if (numExperts.getNumOccurrences())
     overrides.numExperts = numExperts;
   overrides.batchInvariant = batchInvariant;
+  overrides.roundWeights = roundWeights;
   if (entry.getNumOccurrences())
     overrides.entry = symbolize<Entry>(entry);
   if (layer.getNumOccurrences())

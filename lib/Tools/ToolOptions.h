@@ -149,6 +149,12 @@ struct ToolOptions : private ForeignOptionsRemoved {
                      "weights alone, not on the other rows of a call "
                      "(docs/use/layers.md)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> roundWeights{
+      "round-weights",
+      llvm::cl::desc("Round weights of a checkpoint that have more digits than "
+                     "the layer's dtype, as f32 in a layer of bf16, when they "
+                     "are loaded; otherwise they are refused"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<std::string> entry{
       "entry", llvm::cl::value_desc("gate|logits|ids"),
       llvm::cl::desc("Inputs of a call beside hidden states: none (gate), "

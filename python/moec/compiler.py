@@ -132,6 +132,7 @@ def _describe(
     parallel: Mapping[str, Any] | None = None,
     ignore_fields: Sequence[str] = (),
     batch_invariant: bool = False,
+    round_weights: bool = False,
 ) -> tuple[Any, ...]:
     for name, value in (("max_tokens", max_tokens), ("num_experts", num_experts)):
         if value is None:
@@ -165,7 +166,7 @@ def _describe(
         )
     return (
         path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks, tuple(ignore_fields),
-        batch_invariant,
+        batch_invariant, round_weights,
     )
 
 
@@ -173,6 +174,7 @@ def _describe(
 _ARGUMENTS = (
     (re.compile(r"\bmoejit_(?:source|options)\.(\w+)"), r"\1"),
     (re.compile(r"--ignore-field=([\w.-]+)"), r"ignore_fields=['\1']"),
+    (re.compile(r"--round-weights"), "round_weights=True"),
     (re.compile(r"--(layer|num-experts|max-tokens|tokens|entry|parallel)\b"), lambda found: found[1].replace("-", "_")),
 )
 
@@ -201,6 +203,7 @@ def compile(
     parallel: Mapping[str, Any] | None = None,
     ignore_fields: Sequence[str] = (),
     batch_invariant: bool = False,
+    round_weights: bool = False,
     cache: bool = True,
     progress: Progress = None,
 ) -> Layer:
@@ -220,6 +223,8 @@ def compile(
         "experts": "linear"}.
     ignore_fields: keys of a model's config.json to ignore that are refused although they do not concern the layer.
     batch_invariant: the bits of a row depend on this row and the weights alone (docs/use/layers.md).
+    round_weights: weights of a checkpoint that have more digits than the layer's dtype, as f32 in a layer of bf16, are
+        rounded when they are loaded; otherwise they are refused.
     cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
     progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
         lines on the error stream with each stage and its time, and the elapsed time every ten seconds. A function:
@@ -228,7 +233,8 @@ def compile(
     Raises InvalidArgument, with file, line and column, if the description is invalid; NotFound if a file does not
     exist; Unavailable without a driver or GPU. Releases the GIL."""
     described = _describe(
-        source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant
+        source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant,
+        round_weights,
     )
     return _load(described, device, cache, progress)
 
@@ -252,12 +258,12 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
 def compile_text(name: str, text: str, *, device: Any) -> Layer:
     """Compiles the text of a spec (.json) or of IR (.mlir) like compile(); `name` is its file name. IR may have any
     inputs and outputs: the layer's run() takes them by name."""
-    return _load((name, text.encode(), 0, 0, None, False, None, None, (), False), device, True, False)
+    return _load((name, text.encode(), 0, 0, None, False, None, None, (), False, False), device, True, False)
 
 
 def print_text(name: str, text: str, form: str) -> str:
     """Returns a form of a layer, as in Layer.ir(), compiled from a text; `name` is its file name."""
-    described = (name, text.encode(), 0, 0, None, False, None, None, (), False)
+    described = (name, text.encode(), 0, 0, None, False, None, None, (), False, False)
     return _make_compiler(False, None).print(described, find_device("cpu"), FORMS.index(form))
 
 
@@ -283,6 +289,7 @@ def compile_package(
     parallel: Mapping[str, Any] | None = None,
     ignore_fields: Sequence[str] = (),
     batch_invariant: bool = False,
+    round_weights: bool = False,
     cache: bool = True,
     cache_directory: str | os.PathLike[str] | None = None,
     cache_bytes: int = 0,
@@ -307,7 +314,8 @@ def compile_package(
 
     Other arguments and exceptions are those of compile()."""
     described = _describe(
-        source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant
+        source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant,
+        round_weights,
     )
     directory = None if cache_directory is None else os.fspath(cache_directory)
     with watch(f"{described[0]} is compiled", progress) as work, arguments_of_python():

@@ -186,6 +186,7 @@ class Layer(_core.Layer):
         parallel: Mapping[str, Any] | None = None,
         ignore_fields: Sequence[str] = (),
         batch_invariant: bool = False,
+        round_weights: bool = False,
         rank: int | None = None,
         prepared: str | os.PathLike[str] | None = None,
         cache: bool = True,
@@ -213,6 +214,7 @@ class Layer(_core.Layer):
             parallel=parallel,
             ignore_fields=ignore_fields,
             batch_invariant=batch_invariant,
+            round_weights=round_weights,
             cache=cache,
             progress=progress,
         )
@@ -308,7 +310,7 @@ class Layer(_core.Layer):
         progress: Progress = None,
     ) -> Layer:
         """Loads the weights of a checkpoint, with the names of the model or of docs/use/layers.md, into memory owned by
-        the layer; they are converted if that is exact.
+        the layer; they are converted if that is exact, or if the layer was compiled with round_weights.
 
         weights: a model's folder or a safetensors file, which is read expert by expert; or tensors by name, contiguous,
             on the CPU or the layer's device, as a mapping or as pairs (name, tensor). Those of the rest of the model
@@ -326,11 +328,11 @@ class Layer(_core.Layer):
         are copied on the GPU are not checked.
 
         Raises NotFound or InvalidArgument, with the name of the tensor; the layer has the weights that it had then."""
-        from .compiler import _PROGRESS, _make_message
+        from .compiler import _PROGRESS, _make_message, arguments_of_python
 
         if not isinstance(weights, (str, bytes, os.PathLike)):
             given = GivenWeights(self, weights, layer, rank, names)
-            with watch("weights are loaded", progress) as work:
+            with watch("weights are loaded", progress) as work, arguments_of_python():
                 given.load(partial, _make_message(progress, work))
             return self
         if names is not None or partial:
@@ -338,7 +340,7 @@ class Layer(_core.Layer):
         path = _get_path(weights, "weights")
         if isinstance(path, str):
             path = resolve(path)
-        with watch("weights are read", progress) as work:
+        with watch("weights are read", progress) as work, arguments_of_python():
             tell = _make_message(progress, work)
             tell(_PROGRESS, f"weights are read from {path}")
             self.load_weights(path, layer, rank, tell)
@@ -509,7 +511,7 @@ class Layer(_core.Layer):
             text = self.spec_text
             if not text:
                 raise _core.Error("the package has no description of the layer")
-            source = ("layer.json", text.encode(), 0, 0, None, False, None, None, (), False)
+            source = ("layer.json", text.encode(), 0, 0, None, False, None, None, (), False, False)
         return source
 
     def _print(self, form: int) -> str:

@@ -32,7 +32,7 @@ struct CompilerObject {
 
 /// A moejit_source and its storage. Made from the tuple (path, text or None,
 /// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None,
-/// parallel in JSON or None, tuple of ignored fields, batch_invariant).
+/// parallel in JSON or None, tuple of ignored fields, batch_invariant, round_weights).
 class Source {
 public:
   bool read(PyObject *tuple);
@@ -61,9 +61,10 @@ bool Source::read(PyObject *tuple) {
   if (!PyTuple_Check(tuple))
     return fail(Kind::Type, "source: a tuple expected");
   if (!PyArg_ParseTuple(
-          tuple, "sz#LLzpOzO!p:source", &source.path, &text, &size, &maxTokens,
+          tuple, "sz#LLzpOzO!pp:source", &source.path, &text, &size, &maxTokens,
           &numExperts, &source.entry, &source.num_valid_tokens, &layerObject,
-          &source.parallel, &PyTuple_Type, &ignored, &source.batch_invariant))
+          &source.parallel, &PyTuple_Type, &ignored, &source.batch_invariant,
+          &source.round_weights))
     return false;
   for (Py_ssize_t i = 0; i < PyTuple_Size(ignored); ++i) {
     ignoredFields.push_back(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from small_layer import CALLS, SPEC, Case, shared_case
 
 import moec
@@ -288,6 +289,21 @@ def test_from_pretrained(tmp_path: Path) -> None:
         moec.Layer.from_pretrained(folder, layer=7, device="cpu")
     with pytest.raises(moec.Error, match="nowhere"):
         moec.Layer.from_pretrained(tmp_path / "nowhere", device="cpu")
+
+
+def test_weights_of_more_digits(tmp_path: Path) -> None:
+    """A file of f32 beside a configuration in bf16: refused, or rounded if asked."""
+    case, folder = make_model(tmp_path / "model")
+    file = folder / "model.safetensors"
+    with safe_open(str(file), framework="np") as read:
+        tensors = {name: read.get_tensor(name).astype(np.float32) for name in read.keys()}
+    write_tensors(file, {name: each if "gate.weight" in name else each * np.float32(1 + 2**-12)
+                         for name, each in tensors.items()})
+    with pytest.raises(moec.InvalidArgument, match="round weights by round_weights=True, or compile the layer in f32"):
+        moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64)
+    layer = moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, round_weights=True)
+    assert layer.spec["round_weights"]
+    case.verify(layer(**case.arguments))
 
 
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "test/Tools/Inputs/checkpoints"

@@ -353,6 +353,28 @@ def test_router_in_f32(tmp_path):
     expect_near(got, add_experts(x, ids, weights, meant), 2e-2)
 
 
+# parity: L11, L52
+@pytest.mark.parametrize("name, dtype", [("bfloat16", BF16), ("float16", np.float16)])
+def test_rounded_weights(name, dtype, tmp_path):
+    config = CONFIG | {"torch_dtype": name}
+    tensors, _ = make(lambda e, p: plain)
+    folders = [tmp_path / each for each in ("refused", "rounded", "before", "large")]
+    for folder in folders:
+        folder.mkdir()
+    _, got, said = run(folders[0], config, tensors, dtype=dtype)
+    assert got is None and "which has no value" in said and "round weights by --round-weights" in said
+    _, got, said = run(folders[1], config, tensors, dtype=dtype, arguments=["--round-weights"])
+    assert got is not None, said
+    # As if the file had been rounded, but for the router, which f32 files keep.
+    rounded = {name: each if "gate.weight" in name else each.astype(dtype) for name, each in tensors.items()}
+    _, expected, said = run(folders[2], config, rounded, dtype=dtype)
+    assert expected is not None, said
+    assert np.array_equal(got, expected)
+    too_large = {name: each if "gate.weight" in name else np.full_like(each, 3.4e38) for name, each in tensors.items()}
+    _, got, said = run(folders[3], config, too_large, dtype=dtype, arguments=["--round-weights"])
+    assert got is None and "which has no value 3.39999995E+38" in said
+
+
 # field-bug: transformers#47031, vllm#47058, vllm#47874
 @pytest.mark.parametrize("transposed", [True, False])
 def test_qwen3_vl_in_both_orders(transposed, tmp_path):

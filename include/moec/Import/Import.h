@@ -43,6 +43,8 @@ struct SpecOverrides {
   std::optional<bool> numValidTokens;
   /// The bits of a row must not depend on other rows.
   bool batchInvariant = false;
+  /// Weights with more digits than the layer's dtype are to be rounded.
+  bool roundWeights = false;
   /// Decoder layer of a model's configuration, counted from 0 as in the names
   /// of its tensors. Default: the first one with experts.
   std::optional<int64_t> layer;

@@ -431,6 +431,9 @@ struct LayerSpec {
   bool recordLoad = false;
   /// The bits of a row depend on this row and the weights alone.
   bool batchInvariant = false;
+  /// Weights of a checkpoint with more digits than the layer's dtype are
+  /// rounded when they are loaded, not refused.
+  bool roundWeights = false;
   OutputRows output = OutputRows::Sum;
   /// The hidden states are rows that the caller has quantized, as the gemm
   /// with w13 quantizes them.

@@ -122,6 +122,12 @@ bool moec::convertSplit(const uint8_t *source, DType from, uint8_t *result,
   return isInRange;
 }
 
+bool moec::roundElement(const uint8_t *source, DType from, uint8_t *result,
+                        DType to) {
+  return isFloat(from) && isFloat(to) &&
+         convertSplit(source, from, result, to, /*remainder=*/false);
+}
+
 std::string moec::showElement(const uint8_t *source, DType dtype) {
   if (isFloat(dtype) || isEightBit(dtype)) {
     llvm::SmallString<32> text;

@@ -30,6 +30,11 @@ bool canConvert(moert::DType from, moert::DType to);
 bool convertElement(const uint8_t *source, moert::DType from, uint8_t *result,
                     moert::DType to);
 
+/// Rounds one element to nearest, ties to even. Returns false if both types are
+/// not floats, or the value is beyond the range of `to`.
+bool roundElement(const uint8_t *source, moert::DType from, uint8_t *result,
+                  moert::DType to);
+
 /// Rounds one element of floats; with `remainder` converts what the rounding
 /// loses, rounded too. Returns false if the value is beyond the range of `to`.
 bool convertSplit(const uint8_t *source, moert::DType from, uint8_t *result,

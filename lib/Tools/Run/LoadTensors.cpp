@@ -206,6 +206,7 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
   target.shard = request.findShard(tensor.name);
   target.shape = target.shard ? target.shard->whole.shape : tensor.shape;
   target.isStacked = isStacked(located, tensor);
+  target.rounds = request.spec && request.spec->roundWeights;
   bool isLargest = llvm::any_of(located.parts, [](const LocatedPart &located) {
     return located.part && located.part->use == PartUse::LargestScale;
   });

@@ -221,7 +221,7 @@ Status PartCopier::finish() const {
       "' " + moert::dtypeName(target.dtype) + ", which has no value " +
       showElement(entry.data + size_t(lossy) * size, entry.dtype) +
       " (element " + std::to_string(lossy) +
-      "); convert the tensor yourself, or compile the layer in " +
+      "); round weights by --round-weights, or compile the layer in " +
       moert::dtypeName(entry.dtype) + " (the configuration's torch_dtype)");
 }
 
@@ -285,7 +285,10 @@ void PartCopier::copy(int64_t from, uint8_t *to) {
   }
   if (entry.dtype == target.dtype)
     std::memcpy(to, source, size);
-  else if (!convertElement(source, entry.dtype, to, target.dtype) && lossy < 0)
+  else if (!convertElement(source, entry.dtype, to, target.dtype) &&
+           !(target.rounds &&
+             roundElement(source, entry.dtype, to, target.dtype)) &&
+           lossy < 0)
     lossy = from;
 }
 

@@ -44,6 +44,8 @@ struct CopyTarget {
   bool isStacked = false;
   /// The part of it on this rank; null for all.
   const TensorShard *shard = nullptr;
+  /// Whether values that `dtype` does not have are rounded.
+  bool rounds = false;
 
   /// The matrices of the layer on one rank, and those of this rank.
   MatrixShape getWhole() const { return {shape, isStacked}; }

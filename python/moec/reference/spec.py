@@ -104,6 +104,8 @@ class LayerSpec:
     replay_ids: str | None = None
     record_load: bool = False
     batch_invariant: bool = False
+    #: Whether a loader may round weights.
+    round_weights: bool = False
     #: What a token's row of the output is: the weighted sum of its slots' rows, or these one after another.
     output: str = "sum"
     #: Whether the caller has quantized the hidden states, as the gemm with w13 does.
@@ -262,6 +264,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         replay_ids=_parse_ids(fields, "replay_ids"),
         record_load=fields.boolean("record_load"),
         batch_invariant=fields.boolean("batch_invariant"),
+        round_weights=fields.boolean("round_weights"),
         output=fields.choice("output", ("sum", "slots"), "sum"),
         quantized_input=fields.boolean("quantized_input"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
