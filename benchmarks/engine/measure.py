@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import math
 import os
 import statistics
 import time
@@ -15,36 +14,24 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 import torch
+from common import Add, Kernels, Outputs, Turn, draw_prompts, measure_kernels, measure_outputs, measure_speed
 from jobs import RANKS, Job
 from models import MODELS, write_model
 from plugin_log import PluginLog
-from record import describe_times, join_times
-from summary import BATCHES, PREFILLS
+from record import join_times
+from summary import BATCHES
 from torch.profiler import ProfilerActivity, profile
 from vllm import LLM, SamplingParams, envs
 from weights import LOAD_FORMAT, list_experts, reload_experts
 
-#: Adds a row to the record: what, and the other fields.
-Add = Callable[..., None]
-#: Returns once the other engines of the group have measured as much.
-Turn = Callable[[], None]
-REPEATS = 5
-#: Steps of decode are the difference of two calls.
-FEW, MANY = 8, 56
 REQUESTS_AT_ONCE = (1, 16, 64)
 #: The first call includes vLLM's compilation of kernels for new sizes.
 SERVING_PASSES = 2
-#: Token ids that all vocabularies have.
-_IDS = (10, 100000)
 _GIB = 2**30
 #: KV cache of a layer of an engine that shares the GPU: 64 requests of 640 tokens of Qwen3-30B-A3B take 80 MiB.
 SHARED_KV_BYTES = _GIB // 12
 #: For modes with another schedule.
 CHUNK, DRAFT, PREFIX = 512, 5, 512
-
-
-def draw_prompts(count: int, tokens: int, seed: int = 7) -> list[list[int]]:
-    return np.random.default_rng([seed, count, tokens]).integers(*_IDS, (count, tokens)).tolist()
 
 
 def make_arguments(job: Job, folder: Path) -> dict[str, Any]:
@@ -109,7 +96,11 @@ def generate(llm: LLM, prompts: list[list[int]], tokens: int, **sampling: Any) -
     return time.perf_counter() - start, outputs
 
 
-def find_outputs(llm: LLM) -> tuple[list[float], list[list[int]]]:
+def time_call(llm: LLM, prompts: list[list[int]], tokens: int) -> float:
+    return generate(llm, prompts, tokens)[0]
+
+
+def find_outputs(llm: LLM) -> Outputs:
     """Log-probabilities of 1500 given tokens, and 16 greedy ones after each of four prompts."""
     # Tokens behind a prefix in the cache are computed in other launches, with other rounding.
     llm.reset_prefix_cache()
@@ -141,74 +132,16 @@ def measure_memory(llm: LLM, add: Add, is_shared: bool) -> None:
         layer_mib={name: round(size / 2**20, 3) for name, size in list_sizes(experts).items()})
 
 
-def measure_outputs(llm: LLM, add: Add, compare: Callable[[list[float]], list[dict]]) -> None:
-    given, tokens = find_outputs(llm)
-    again = find_outputs(llm)
-    add("outputs", same_twice=(given, tokens) == again, not_finite=sum(not math.isfinite(each) for each in given),
-        mean=round(statistics.fmean(given), 5), greedy=tokens)
-    for difference in compare(given):
-        add("log-probabilities", **difference)
-
-
-def measure_speed(llm: LLM, add: Add, turn: Turn) -> None:
-    for batch in BATCHES:
-        prompts = draw_prompts(batch, 16)
-        generate(llm, prompts, FEW)
-        steps = []
-        for _ in range(REPEATS):
-            few, _ = generate(llm, prompts, FEW)
-            many, _ = generate(llm, prompts, MANY)
-            steps.append((many - few) / (MANY - FEW))
-            turn()
-        add("decode", size=batch, **describe_times(steps))
-    for tokens in PREFILLS:
-        prompts = draw_prompts(1, tokens)
-        generate(llm, prompts, 1)
-        times = []
-        for _ in range(REPEATS):
-            times.append(generate(llm, prompts, 1)[0])
-            turn()
-        add("prefill", size=tokens, **describe_times(times))
-
-
-def profile_call(call: Callable[[], Any]) -> tuple[dict[str, tuple[int, float]], float]:
+def profile_call(call: Callable[[], Any]) -> tuple[Kernels, float]:
     """Kernels by name: how often, and microseconds in all. And the microseconds in which at least one of them ran."""
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         call()
-    kernels: dict[str, tuple[int, float]] = {}
+    kernels: Kernels = {}
     events = [event for event in found.events() if str(event.device_type).endswith("CUDA")]
     for event in events:
         count, us = kernels.get(event.name[:120], (0, 0.0))
         kernels[event.name[:120]] = (count + 1, us + event.time_range.elapsed_us())
     return kernels, join_times([(event.time_range.start, event.time_range.end) for event in events])
-
-
-def subtract(more: dict, less: dict, steps: int) -> dict[str, list[float]]:
-    """For one step; kernels below half a microsecond are omitted."""
-    found = {}
-    for name, (count, us) in more.items():
-        fewer, below = less.get(name, (0, 0.0))
-        if (us - below) / steps >= 0.5:
-            found[name] = [round((count - fewer) / steps, 2), round((us - below) / steps, 2)]
-    return dict(sorted(found.items(), key=lambda item: -item[1][1]))
-
-
-def measure_kernels(llm: LLM, add: Add) -> None:
-    def tell(phase: str, size: int, kernels: dict[str, list[float]], busy_us: float) -> None:
-        add("kernels", phase=phase, size=size, gpu_us=round(sum(us for _, us in kernels.values()), 1),
-            busy_us=round(busy_us, 1), kernels=kernels)
-
-    for batch in BATCHES:
-        prompts = draw_prompts(batch, 16)
-        generate(llm, prompts, 4)
-        (few, few_us), (many, many_us) = (
-            profile_call(lambda: generate(llm, prompts, tokens)) for tokens in (4, 12))
-        tell("decode", batch, subtract(many, few, 8), (many_us - few_us) / 8)
-    for tokens in PREFILLS:
-        prompts = draw_prompts(1, tokens)
-        generate(llm, prompts, 1)
-        kernels, busy_us = profile_call(lambda: generate(llm, prompts, 1))
-        tell("prefill", tokens, subtract(kernels, {}, 1), busy_us)
 
 
 def describe_percentiles(seconds: list[float]) -> dict[str, float]:
@@ -350,8 +283,10 @@ def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], l
         raise RuntimeError(f"moec is loaded in a job without it: {log.lines}")
     parts: dict[str, Callable[[LLM, Add], None]] = {
         "m": functools.partial(measure_memory, is_shared=job.is_shared),
-        "c": functools.partial(measure_outputs, compare=compare), "s": functools.partial(measure_speed, turn=turn),
-        "p": measure_kernels, "v": functools.partial(measure_serving, turn=turn), "w": measure_sleep,
+        "c": lambda llm, add: measure_outputs(functools.partial(find_outputs, llm), add, compare),
+        "s": lambda llm, add: measure_speed(functools.partial(time_call, llm), add, turn),
+        "p": lambda llm, add: measure_kernels(functools.partial(time_call, llm), profile_call, add),
+        "v": functools.partial(measure_serving, turn=turn), "w": measure_sleep,
         "i": measure_invariance,
         "f": measure_drafts if job.mode == "speculative" else measure_few_tokens,
     }

@@ -5,11 +5,10 @@ them. vLLM's own dummy weights are near 0, and leave words of 4-bit weights as m
 
 from __future__ import annotations
 
-import math
-import zlib
 from typing import Any, Iterator
 
 import torch
+from draw import DEVIATION, choose_deviation, fill, make_generator
 from vllm.config import ModelConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.model_loader import register_model_loader
@@ -21,56 +20,9 @@ from vllm.model_executor.model_loader.reload.meta import materialize_layer
 from vllm.model_executor.model_loader.reload.utils import get_layer_tensors
 
 LOAD_FORMAT = "moec_random"
-#: Standard deviation of a dot product of 2048 weights and inputs of variance 1 is 1.3.
-_DEVIATION = 1.3 / math.sqrt(2048)
-#: Standard deviations of random quantized values: words of 4-bit integers, bytes of fp4 pairs, int8, fp8 within 1.
-_OF_VALUES = {torch.int32: 4.6, torch.uint8: 2.9, torch.int8: 73.0, torch.float8_e4m3fn: 0.58}
 #: Not weights: shapes, orders, and the engine's settings for its cache.
 _LEFT = ("weight_shape", "g_idx", "sort_indices", "expert_map")
 _OF_CACHE = ("k_scale", "v_scale", "q_scale", "prob_scale")
-
-
-def draw_floats(tensor: torch.Tensor, low: float, high: float, generator: torch.Generator) -> None:
-    """In parts, so that 8-bit values need no complete copy in f32."""
-    for part in tensor.split(1) if tensor.dim() > 2 else [tensor]:
-        numbers = torch.empty(part.shape, dtype=torch.float32, device=part.device)
-        part.copy_(numbers.uniform_(low, high, generator=generator))
-
-
-def fill(tensor: torch.Tensor, name: str, deviation: float, generator: torch.Generator) -> None:
-    """One parameter, by its name and dtype; deviation: that of the weights over that of the layer's quantized values."""
-    is_scale = "scale" in name
-    if tensor.dtype == torch.int32:
-        if "zero" in name:
-            tensor.fill_(0x77777777)
-        else:
-            tensor.random_(-(1 << 31), 1 << 31, generator=generator)
-    elif tensor.dtype in (torch.uint8, torch.float8_e8m0fnu):
-        exponent = 127 + round(math.log2(deviation))
-        low, high = (exponent - 1, exponent + 2) if is_scale else (0, 256)
-        tensor.view(torch.uint8).random_(low, high, generator=generator)
-    elif tensor.dtype == torch.int8:
-        tensor.random_(-127, 128, generator=generator)
-    elif tensor.dtype == torch.float8_e4m3fn:
-        draw_floats(tensor, *((0.5, 1.5) if is_scale else (-1, 1)), generator)
-    elif not tensor.is_floating_point():
-        return
-    elif "input" in name and is_scale:
-        # compressed-tensors stores the reciprocal.
-        tensor.fill_(20.0 if "global" in name else 0.05)
-    elif "global_scale" in name:
-        tensor.fill_(1 / deviation)
-    elif name.endswith("scale_2"):
-        tensor.fill_(deviation)
-    elif is_scale:
-        draw_floats(tensor, 0.5 * deviation, 1.5 * deviation, generator)
-    elif "bias" in name:
-        draw_floats(tensor, -0.1, 0.1, generator)
-    elif tensor.dim() < 2:
-        draw_floats(tensor, 0.8, 1.2, generator)
-    else:
-        limit = _DEVIATION * math.sqrt(3 * 2048 / tensor.shape[-1])
-        draw_floats(tensor, -limit, limit, generator)
 
 
 def list_weights(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -89,20 +41,16 @@ def fill_layer(layer: torch.nn.Module, prefix: str, seed: int) -> None:
     if is_processed_here:
         materialize_layer(layer, info)
     tensors = list_weights(layer)
-    codes = [each.dtype for name, each in tensors.items() if each.dtype in _OF_VALUES and "scale" not in name
-             and "zero" not in name]
-    deviation = _DEVIATION / _OF_VALUES[codes[0]] if codes else _DEVIATION
+    deviation = choose_deviation(tensors)
     for name, tensor in tensors.items():
         if tensor.is_meta:
             continue
         # Norms have 1 or 0, which is right. Scales of experts would make weights nearly 0.
         value = getattr(tensor, "dummy_weight_value", None)
-        if value is not None and not codes:
+        if value is not None and deviation == DEVIATION:
             tensor.fill_(value)
             continue
-        generator = torch.Generator(device=tensor.device)
-        generator.manual_seed(zlib.crc32(f"{seed} {prefix}.{name}".encode()))
-        fill(tensor.data, name, deviation, generator)
+        fill(tensor.data, name, deviation, make_generator(tensor.device, f"{prefix}.{name}", seed))
     if is_processed_here and tensors:
         _layerwise_process(layer, info)
 
