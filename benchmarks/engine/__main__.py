@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM with its own experts and with moec's, on one GPU: outputs, speed, memory, serving load.
+"""vLLM or SGLang with its own experts and with moec's, on one GPU: outputs, speed, memory, serving load.
 
-    python3 benchmarks/engine [--commit=HASH] OUT.json JOB[+JOB...]...
+    python3 benchmarks/engine [--engine=sglang] [--commit=HASH] OUT.json JOB[+JOB...]...
 
 JOB is MODEL:VARIANT:LAYERS:WHAT:SECONDS. Jobs joined by + have their engines on the GPU at the same time: these start
 together, and then measure in turn, one repetition each, while the others are idle.
@@ -29,9 +29,17 @@ For example, vLLM's default and moec, one after the other, and both at once:
     python3 benchmarks/engine q3.json q3:base:all:mcsp:240 q3:moec:all:mcsp:240
     python3 benchmarks/engine q3.json q3int4:base:all:csp:240+q3int4:moec:all:csp:240
 
-vLLM is imported once, and each job is a process that is forked from there. Each result is in OUT.json as soon as it
-is known; a file that is there is gone on with. vLLM's output is in OUT.json.log. The exit code is 0 where each job
-measured all of its parts."""
+SGLang (the parts c, s and p in the modes no-compile and eager) has other names for --moe-runner-backend; base is its
+Triton runner, in whose place moec stands:
+
+    python3 benchmarks/engine --engine=sglang q3.json q3:base-no-compile:24:csp:240+q3:moec-no-compile:24:csp:240
+
+SGLang 0.5.23 is made for PyTorch 2.14. With PyTorch 2.11, sglang-kernel 0.4.6 does, and
+SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK=1 in the environment.
+
+vLLM is imported once, and each job is a process that is forked from there; SGLang is imported by each job. Each result
+is in OUT.json as soon as it is known; a file that is there is gone on with. The engine's output is in OUT.json.log. The
+exit code is 0 where each job measured all of its parts."""
 
 from __future__ import annotations
 
@@ -39,6 +47,7 @@ import argparse
 import contextlib
 import ctypes
 import datetime
+import importlib
 import importlib.util
 import json
 import os
@@ -51,6 +60,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -60,6 +70,8 @@ from models import MODELS  # noqa: E402
 from record import Record  # noqa: E402
 from summary import make_tables  # noqa: E402
 
+#: Modules with run_job and describe_job.
+ENGINES = {"vllm": "measure", "sglang": "measure_sglang"}
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
@@ -88,7 +100,7 @@ def make_head(commit: str, versions: dict[str, str]) -> dict[str, Any]:
     device, driver = (found[0].split(", ") if found else ("none", "none"))
     root = Path(__file__).resolve().parents[2]
     return {
-        "engine": f"vllm {versions['vllm']}", "device": device, "driver": driver, "torch": versions["torch"],
+        "engine": versions["engine"], "device": device, "driver": driver, "torch": versions["torch"],
         "python": sys.version.split()[0],
         "commit": commit or run_quietly("git", "-C", str(root), "rev-parse", "--short=12", "HEAD") or "unknown",
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -126,7 +138,20 @@ def start_ranks(ranks: int) -> int:
     return rank
 
 
-def run_child(job: Job, record: Record, log: Path, turn: Callable[[], None]) -> int:
+def import_vllm() -> dict[str, str]:
+    """Versions. Raises ImportError, and RuntimeError where no job could be forked."""
+    import measure  # noqa: F401
+    import torch
+    import vllm
+    import vllm.v1.engine.llm_engine
+    import vllm.v1.worker.gpu_worker  # noqa: F401
+
+    if torch.cuda.is_initialized():
+        raise RuntimeError("importing vLLM started CUDA, so that no job can be forked")
+    return {"engine": f"vllm {vllm.__version__}", "torch": torch.__version__}
+
+
+def run_child(job: Job, measure: ModuleType, record: Record, log: Path, turn: Callable[[], None]) -> int:
     """In the forked process."""
     progress = os.fdopen(os.dup(1), "w")
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -134,8 +159,6 @@ def run_child(job: Job, record: Record, log: Path, turn: Callable[[], None]) -> 
     os.dup2(file, 2)
     print(f"\n######## {job}", flush=True)
     os.environ["VLLM_PLUGINS"] = "moec" if job.experts == "moec" else ""
-    import measure
-
     fields = measure.describe_job(job)
     rank = start_ranks(job.ranks)
 
@@ -162,8 +185,9 @@ def run_child(job: Job, record: Record, log: Path, turn: Callable[[], None]) -> 
 class Child:
     """A job in a separate process, isolated from other jobs' errors and memory. It waits until it may measure."""
 
-    def __init__(self, job: Job, record: Record, log: Path) -> None:
-        self.job, self.start, self._left, self._status = job, time.monotonic(), job.seconds, None
+    def __init__(self, job: Job, measure: ModuleType, record: Record, log: Path) -> None:
+        self.job, self._measure = job, measure
+        self.start, self._left, self._status = time.monotonic(), job.seconds, None
         told, self._tell = os.pipe()
         self._asked, ask = os.pipe()
         self._id = os.fork()
@@ -180,7 +204,7 @@ class Child:
                 os.write(ask, b".")
                 os.read(told, 1)
 
-            code = run_child(job, record, log, turn)
+            code = run_child(job, measure, record, log, turn)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -212,25 +236,23 @@ class Child:
 
     def end(self, record: Record) -> bool:
         """Whether the job has measured all of its parts. One that still runs is killed."""
-        from measure import describe_job
-
         seconds = time.monotonic() - self.start
         if not self._has_ended():
             # A job has its own group, since vLLM's compiler has processes below it.
             os.killpg(self._id, signal.SIGKILL)
             os.waitpid(self._id, 0)
-            record.add(**describe_job(self.job), what="time limit", error=f"killed after {seconds:.1f} s")
+            record.add(**self._measure.describe_job(self.job), what="time limit", error=f"killed after {seconds:.1f} s")
         elif self._status < 0:
-            record.add(**describe_job(self.job), what="failed", error=f"ended by signal {-self._status}")
+            record.add(**self._measure.describe_job(self.job), what="failed", error=f"ended by signal {-self._status}")
         print(f"{self.job}: {'done' if self._status == 0 else 'FAILED'} in {seconds:.0f} s", flush=True)
         os.close(self._tell)
         os.close(self._asked)
         return self._status == 0
 
 
-def run_group(jobs: list[Job], record: Record, log: Path) -> bool:
+def run_group(jobs: list[Job], measure: ModuleType, record: Record, log: Path) -> bool:
     """Whether all jobs have measured all of their parts."""
-    children = [Child(job, record, log) for job in jobs]
+    children = [Child(job, measure, record, log) for job in jobs]
     is_started = [child.asks(child.start + child.job.seconds) for child in children]
     are_done = [child.end(record) for child, is_there in zip(children, is_started) if not is_there]
     measuring = [child for child, is_there in zip(children, is_started) if is_there]
@@ -246,6 +268,7 @@ def run_group(jobs: list[Job], record: Record, log: Path) -> bool:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="engine", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=list(ENGINES), default="vllm", help="(default: vllm)")
     parser.add_argument("--commit", default="", help="of moec, for the record (default: the folder's)")
     parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("groups", nargs="+", metavar="JOB", help=FORM)
@@ -258,22 +281,24 @@ def main(arguments: list[str]) -> int:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:
-        import measure  # noqa: F401
-        import torch
-        import vllm
-        import vllm.v1.engine.llm_engine
-        import vllm.v1.worker.gpu_worker  # noqa: F401
+        if options.engine == "vllm":
+            versions = import_vllm()
+        measure = importlib.import_module(ENGINES[options.engine])
+        if options.engine == "sglang":
+            versions = measure.find_versions()
+            for job in (job for group in groups for job in group):
+                measure.check_job(job)
     except ImportError as error:
-        parser.error(f"vLLM 0.33 cannot be imported: {error}")
-    if torch.cuda.is_initialized():
-        parser.error("importing vLLM started CUDA, so that no job can be forked")
+        parser.error(f"{options.engine} cannot be imported: {error}")
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
     try:
-        record = Record(options.out, make_head(options.commit, {"vllm": vllm.__version__, "torch": torch.__version__}))
+        record = Record(options.out, make_head(options.commit, versions))
     except ValueError as error:
         parser.error(str(error))
     log = options.out.with_name(options.out.name + ".log")
     before = len(record.rows)
-    are_done = [run_group(group, record, log) for group in groups]
+    are_done = [run_group(group, measure, record, log) for group in groups]
     print("\n".join(make_tables(record.rows[before:])))
     return 0 if all(are_done) else 1
 

@@ -222,11 +222,11 @@ Table = Callable[[list[Row]], list[str]]
 #: By their headings.
 TABLES: dict[str, Table] = {
     "Milliseconds of decode steps, by the number of requests, and of prefills, by the tokens of the prompt: the fastest "
-    "of vLLM's kernels that was measured / moec (ratio; above 1 moec is faster).": speed_lines,
-    "Milliseconds in which the GPU ran kernels during these, from one run of PyTorch's profiler: vLLM's default / moec "
+    "of the engine's kernels that was measured / moec (ratio; above 1 moec is faster).": speed_lines,
+    "Milliseconds in which the GPU ran kernels during these, from one run of PyTorch's profiler: default / moec "
     "(ratio).": functools.partial(speed_lines, cell=busy_cell),
-    "GPU time of one layer's experts in microseconds: vLLM's default / moec by its kernels / moec by the GPU's time. "
-    "The second counts waits of kernels that start early; the third is vLLM's and the difference of the times above.":
+    "GPU time of one layer's experts in microseconds: its default / moec by its kernels / moec by the GPU's time. "
+    "The second counts waits of kernels that start early; the third is the first and the difference of the times above.":
         functools.partial(speed_lines, cell=expert_cell),
     "Serving: a number of requests at once, each of 512 tokens with 128 tokens of output; one value for each pass.":
         serving_lines,

@@ -210,7 +210,7 @@ def test_pages(tmp_path: Path) -> None:
     assert script.put(page, ["", "new"]) == f"head\n{script.BEGIN}\nnew\n\n{script.END}\ntail\n"
 
 
-def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path) -> None:
     def run_job(job: jobs.Job, folder: Path, add, compare, turn) -> None:
         add("start", seconds=1)
         if job.layers == 2:
@@ -226,10 +226,9 @@ def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: p
             compare([1.0])
 
     fake = types.SimpleNamespace(run_job=run_job, describe_job=lambda job: {"job": str(job), "layers": 1})
-    monkeypatch.setitem(sys.modules, "measure", fake)
     file = record.Record(tmp_path / "r.json", HEAD)
     done = [
-        benchmark.run_group(jobs.parse_group(f"q3:{experts}:{layers}:c:0.4", NAMES), file, tmp_path / "log")
+        benchmark.run_group(jobs.parse_group(f"q3:{experts}:{layers}:c:0.4", NAMES), fake, file, tmp_path / "log")
         for experts, layers in (("base", 1), ("moec", 2), ("moec", 3), ("moec", 4), ("moec", 5))]
     assert done == [True, False, False, False, True]
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
@@ -239,7 +238,7 @@ def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: p
     assert rows[-1]["against"] == "q3:base-compile:1" and rows[-1]["max"] == 0.5
 
 
-def test_jobs_of_a_group_measure_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_a_group_measure_in_turn(tmp_path: Path) -> None:
     """One dies while it starts, one while it measures, one never ends; the others continue."""
     def run_job(job: jobs.Job, folder: Path, add, compare, turn) -> None:
         if job.layers == 1:
@@ -253,10 +252,9 @@ def test_jobs_of_a_group_measure_in_turn(tmp_path: Path, monkeypatch: pytest.Mon
                 time.sleep(60)
 
     fake = types.SimpleNamespace(run_job=run_job, describe_job=lambda job: {"job": job.layers})
-    monkeypatch.setitem(sys.modules, "measure", fake)
     file = record.Record(tmp_path / "r.json", HEAD)
     group = jobs.parse_group("+".join(f"q3:base:{layers}:c:2" for layers in (1, 2, 3, 4, 5)), NAMES)
-    assert not benchmark.run_group(group, file, tmp_path / "log")
+    assert not benchmark.run_group(group, fake, file, tmp_path / "log")
     rows = [(row["job"], row.get("step", row["what"])) for row in file.rows]
     assert rows == [(1, "failed"), *[(job, 0) for job in (2, 3, 4, 5)], (2, 1), (3, 1), (3, "failed"), (4, 1), (5, 1),
                     (2, 2), (4, 2), (4, "time limit"), (5, 2)]
