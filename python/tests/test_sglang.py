@@ -106,6 +106,16 @@ def test_experts_without_a_gate(engine: Any) -> None:
     assert torch.equal(output, case.expect("relu2_no_mul"))
 
 
+def test_the_log_says_what_runs(engine: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from moec.sglang import runner
+
+    monkeypatch.setattr(runner, "_told", set())
+    with caplog.at_level(logging.INFO, "moec.sglang"):
+        for _ in range(2):
+            Case().run(make(engine))
+    assert caplog.text.count("moec runs the experts of this model's layers (16-bit)") == 1
+
+
 def test_scale_of_the_sum(engine: Any) -> None:
     case = Case()
     output = case.run(make(engine, routed_scaling_factor=2.5))

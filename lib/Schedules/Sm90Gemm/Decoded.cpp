@@ -130,10 +130,9 @@ LoadedTile PackedTileReader::load(I32 stage, int64_t round) {
   SmallVector<Value> values;
   for (int64_t chunk = 0; chunk < format.values.getChunks(); ++chunk)
     values.push_back(emitter.advance(
-        gemm.pipeline.stageAddress(
-            stage, at(shape.problem().packed->valueBytes, packedTiles,
-                      packedTile) +
-                       chunk * chunkBytes),
+        gemm.pipeline.stageAddress(stage, at(shape.problem().packed->valueBytes,
+                                             packedTiles, packedTile) +
+                                              chunk * chunkBytes),
         ownValues));
   Value scales = emitter.advance(
       gemm.sharedAddress(shape.shared().getScaleOffset() +

@@ -51,6 +51,5 @@ GemmProblem::GemmProblem(tile::GemmOp op)
   swizzleBytes = format.values.getInputBytes();
   packed = {format.values.getTileBytes(),
             moe::PrepackedFormat::kRows * format.getRowBytes(),
-            format.scaleTiles,
-            format.book.has_value()};
+            format.scaleTiles, format.book.has_value()};
 }

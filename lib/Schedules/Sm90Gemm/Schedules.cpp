@@ -43,7 +43,8 @@ Prepack::Prepack(tile::PrepackOp op) {
   int64_t parts = llvm::divideCeil(getWeightRowBytes(), maxBytes);
   partTiles = llvm::divideCeil(getPackedTiles(), parts);
   // A part has whole copies of scales.
-  moe::PrepackedFormat format(moe::getPrepacked(op.getQuant(), op.getPacking()));
+  moe::PrepackedFormat format(
+      moe::getPrepacked(op.getQuant(), op.getPacking()));
   partTiles = int64_t(llvm::alignTo(partTiles, format.scaleTiles));
 }
 

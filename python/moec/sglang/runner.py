@@ -22,6 +22,8 @@ from ..functions.experts import Experts
 from ..functions.quantization import QuantConfig
 
 _logger = logging.getLogger("moec.sglang")
+#: Formats whose line has been logged.
+_told: set[str] = set()
 #: The replaced runner: the default of most methods, with weights in the layout that layers read.
 _BACKEND = MoeRunnerBackend.TRITON
 _INIT = f"{MoeRunner.__module__}.{MoeRunner.__name__}.__init__"
@@ -112,6 +114,18 @@ def _are_same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     )
 
 
+def _tell_running(info: Any) -> None:
+    """Logs, once for each format, that moec runs such experts."""
+    formats = (
+        ("use_fp8_w8a8", "fp8"), ("use_int8_w8a8", "int8"), ("use_int4_w4a16", "int4"),
+        ("use_int8_w8a16", "int8 weights"),
+    )
+    kind = next((kind for field, kind in formats if getattr(info, field)), "16-bit")
+    if kind not in _told:
+        _told.add(kind)
+        _logger.info("moec runs the experts of this model's layers (%s)", kind)
+
+
 class MoecRunnerCore(DispatchMoeRunnerCore):
     """Runs the experts of one MoE layer. Unsupported calls go to `fallback`, SGLang's fused function for the same
     dispatch."""
@@ -139,6 +153,7 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
                 kind, _read_quantization(info), weight_on_input=on_input, parameters=parameters
             )
             self._options, self._info = options, fields
+            _tell_running(info)
         return self._experts
 
     def run_from_dispatch(

@@ -431,9 +431,8 @@ void Sm90Prepack::storeScales() {
           for (int64_t i = 0; i < count; ++i) {
             int64_t tileRow = i % PrepackedFormat::kQuadRows * 8;
             I32 from = getSharedRow(row + tileRow);
-            I32 element =
-                copy * (PrepackedFormat::kSizeK * format.scaleTiles) +
-                i / PrepackedFormat::kQuadRows * format.group;
+            I32 element = copy * (PrepackedFormat::kSizeK * format.scaleTiles) +
+                          i / PrepackedFormat::kQuadRows * format.group;
             put(i * format.scale.bytes, getKeptScale(from, element, tileRow));
             int64_t bytes = format.getZeroPointBytes();
             int64_t zeroPoints = count * format.scale.bytes,
