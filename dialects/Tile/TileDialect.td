@@ -90,7 +90,8 @@ def Tile_SumOrderAttr : AttrDef<Tile_Dialect, "SumOrder"> {
     made as follows. K is split into `splits` parts, which take turns of `adjacent` elements. Within a part, each
     instruction of the `unit` adds the products of `k` elements to its accumulator; they follow each other in memory,
     or are chosen in a fixed way within every `shuffled` elements. After `promoted` elements of K the accumulator is
-    added to an f32 sum and starts again from 0. The sums of the parts are added last, by a fixed tree.
+    added to an f32 sum and starts again from 0. The sums of the parts are added last, by a fixed tree; with `joined`
+    the parts of `promoted` elements are, and the result goes to one f32 sum.
 
     How a tensor core adds the `k` products of one instruction is the device's: the order says nothing about it.
     Warp and warpgroup instructions of the same `k` are one unit. A CPU's `dot` instruction adds by FMAs that flush
@@ -113,7 +114,8 @@ def Tile_SumOrderAttr : AttrDef<Tile_Dialect, "SumOrder"> {
     DefaultValuedParameter<"int64_t", "0", "elements of K that a part has before the next part's; 0: all of the "
                            "part">:$adjacent,
     DefaultValuedParameter<"int64_t", "0", "elements of K after which an accumulator is added to an f32 sum; 0: all "
-                           "of K">:$promoted);
+                           "of K">:$promoted,
+    DefaultValuedParameter<"bool", "false", "whether parts are added before each promotion, not last">:$joined);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -124,7 +124,7 @@ def read_order(folder: Path, target: str, config: str) -> str:
 
 def parse_order(text: str) -> dict:
     fields = dict(field.split(" = ") for field in text.split(", "))
-    return {name: value if name == "unit" else int(value) for name, value in fields.items()}
+    return {name: value if name in ("unit", "joined") else int(value) for name, value in fields.items()}
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -70,7 +70,7 @@ GroupRowsAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t min,
 LogicalResult SumOrderAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    SumUnit unit, int64_t k, int64_t shuffled,
                                    int64_t splits, int64_t adjacent,
-                                   int64_t promoted) {
+                                   int64_t promoted, bool joined) {
   for (auto [name, value] :
        {std::pair<StringRef, int64_t>{"k", k}, {"splits", splits}})
     if (value < 1)
@@ -86,6 +86,9 @@ LogicalResult SumOrderAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (unit == SumUnit::Fma && k != 1)
     return emitError() << "'k' is " << k
                        << ", but an FMA adds one product; give 1";
+  if (joined && promoted == 0)
+    return emitError() << "has 'joined', but nothing is promoted; give "
+                          "'promoted', or leave 'joined' out";
   return success();
 }
 

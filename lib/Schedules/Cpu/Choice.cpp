@@ -389,7 +389,8 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr attr) {
   if (cpu::usesTiles(config))
     return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::Dot, k,
                                    /*shuffled=*/0, /*splits=*/1,
-                                   /*adjacent=*/0, /*promoted=*/0);
+                                   /*adjacent=*/0, /*promoted=*/0,
+                                   /*joined=*/false);
   int64_t lanes = config.getLanes();
   bool isDecoded = cpu::decodesOperands(op);
   int64_t adjacent =
@@ -398,7 +399,8 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr attr) {
   tile::SumUnit unit = k == cpu::kFma ? tile::SumUnit::Fma : tile::SumUnit::Dot;
   return tile::SumOrderAttr::get(op.getContext(), unit, k,
                                  /*shuffled=*/0, lanes, adjacent,
-                                 isDecoded ? cpu::getDecodedColumns(op) : 0);
+                                 isDecoded ? cpu::getDecodedColumns(op) : 0,
+                                 /*joined=*/isDecoded);
 }
 
 struct GemmSchedule final

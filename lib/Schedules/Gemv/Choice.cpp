@@ -182,10 +182,11 @@ tile::SumOrderAttr anygpu::getGemvOrder(tile::GemmOp op,
         op.getContext(), tile::SumUnit::TensorCore, Gemv::kTensorK / 2,
         /*shuffled=*/Gemv::kTensorK, shape.getWarps(),
         /*adjacent=*/shape.getWarps() > 1 ? Gemv::kTensorK : 0,
-        /*promoted=*/0);
+        /*promoted=*/0, /*joined=*/false);
   return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::Fma, /*k=*/1,
                                  /*shuffled=*/0, shape.threads,
-                                 shape.getChunkElements(), /*promoted=*/0);
+                                 shape.getChunkElements(), /*promoted=*/0,
+                                 /*joined=*/false);
 }
 
 int64_t anygpu::gemvShared(Operation *, tile::ConfigAttr) { return 0; }

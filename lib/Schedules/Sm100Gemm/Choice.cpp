@@ -162,7 +162,7 @@ struct GemmSchedule final
     return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::TensorCore,
                                    GemmShape::kProductBytes, /*shuffled=*/0,
                                    /*splits=*/1, /*adjacent=*/0,
-                                   /*promoted=*/0);
+                                   /*promoted=*/0, /*joined=*/false);
   }
   int64_t shared(Operation *op, tile::ConfigAttr config) const override {
     return GemmShape(cast<tile::GemmOp>(op), config).getSharedBytes();

@@ -221,7 +221,8 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr config) {
       op.getContext(),
       usesCores ? tile::SumUnit::TensorCore : tile::SumUnit::Fma,
       usesCores ? mmaK : 1, usesCores && isDecoded ? shuffled : 0,
-      /*splits=*/1, /*adjacent=*/0, shape.scales.areInLoop() ? shape.partK : 0);
+      /*splits=*/1, /*adjacent=*/0, shape.scales.areInLoop() ? shape.partK : 0,
+      /*joined=*/false);
 }
 
 struct GemmSchedule final

@@ -400,7 +400,7 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr config) {
   return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::TensorCore,
                                  kWgmmaBytes * 8 / problem.inputBits, shuffled,
                                  splits, splits > 1 ? tile.blockK / splits : 0,
-                                 promoted);
+                                 promoted, /*joined=*/false);
 }
 
 /// A schedule of gemms with the cost model that ranks sm90.gemm and gpu.gemv

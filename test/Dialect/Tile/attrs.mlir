@@ -69,9 +69,9 @@ module @forms attributes {test.values = {
 }} {}
 
 // CHECK-LABEL: module @sum_order
-// CHECK-SAME: all = #tile.sum_order<unit = tensor_core, k = 16, shuffled = 64, splits = 2, adjacent = 32, promoted = 128>
+// CHECK-SAME: all = #tile.sum_order<unit = tensor_core, k = 16, shuffled = 64, splits = 2, adjacent = 32, promoted = 128, joined = true>
 // CHECK-SAME: plain = #tile.sum_order<unit = fma, k = 1>
 module @sum_order attributes {test.values = {
-  all = #tile.sum_order<unit = tensor_core, k = 16, shuffled = 64, splits = 2, adjacent = 32, promoted = 128>,
+  all = #tile.sum_order<unit = tensor_core, k = 16, shuffled = 64, splits = 2, adjacent = 32, promoted = 128, joined = true>,
   plain = #tile.sum_order<unit = fma, k = 1, shuffled = 0, splits = 1, adjacent = 0, promoted = 0>
 }} {}

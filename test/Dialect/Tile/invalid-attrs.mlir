@@ -187,3 +187,8 @@ module attributes {test.a = #tile.sum_order<unit = tensor_core, k = 32, promoted
 
 // expected-error@+1 {{'k' is 2, but an FMA adds one product; give 1}}
 module attributes {test.a = #tile.sum_order<unit = fma, k = 2>} {}
+
+// -----
+
+// expected-error@+1 {{has 'joined', but nothing is promoted; give 'promoted', or leave 'joined' out}}
+module attributes {test.a = #tile.sum_order<unit = fma, k = 1, splits = 16, joined = true>} {}
