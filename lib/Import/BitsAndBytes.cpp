@@ -18,6 +18,11 @@ namespace moec {
 void readBitsAndBytes(FieldReader &reader, QuantizationContext &context,
                       QuantizationMethod &method) {
   constexpr StringLiteral kTool = "bitsandbytes";
+  if (reader.has("method"))
+    return reader.error("method", reader.show("method") +
+                                      " is GPTQModel's: its names of the "
+                                      "tool's tensors are not supported; save "
+                                      "the model with bitsandbytes itself");
   if (reader.getBoolean("load_in_8bit", false)) {
     QuantizationSpec result;
     result.weight.storage = StorageType::Int8;

@@ -145,7 +145,7 @@ private:
     // The layer has the biases itself.
     if (isRouted && spec.expertBias)
       llvm::erase_if(suffixes, [](const CheckpointPart &part) {
-        return part.use == PartUse::Zeros;
+        return part.name == ".bias";
       });
     return suffixes;
   }
@@ -163,7 +163,7 @@ private:
   /// A part that covers all rows of the tensor.
   CheckpointPart makePart(StringRef module,
                           CheckpointPart part = CheckpointPart()) const {
-    part.name = numberName(module, spec) + part.name;
+    part.name = joinName(numberName(module, spec), part.name);
     part.numRows = numRows;
     return part;
   }

@@ -109,12 +109,24 @@ void FieldReader::reportWrong(StringRef name, const json::Value &value,
                   (isRequired ? std::string() : offerIgnoring(name)));
 }
 
+/// The word as a shell needs it: names of modules may be expressions.
+static std::string quoteForShell(StringRef word) {
+  if (llvm::all_of(word, [](char c) {
+        return llvm::isAlnum(c) || StringRef("_.:/-").contains(c);
+      }))
+    return word.str();
+  std::string quoted = "'";
+  for (char c : word)
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string FieldReader::offerIgnoring(StringRef name) const {
   if (!ignored || !object.find(name))
     return {};
   return "; if it says nothing of the experts, read past it with "
          "--ignore-field=" +
-         getPath(name);
+         quoteForShell(getPath(name));
 }
 
 void FieldReader::setOrigin(StringRef name, StringRef field,

@@ -97,6 +97,14 @@ void addOverrides(FieldReader &reader, const json::Value &overrides,
   }
 }
 
+/// The object of a rule of `dynamic`, whose schemes begin at 1.
+FieldReader getOverride(FieldReader &reader, const json::Value &overrides,
+                        int scheme) {
+  const json::Member &member = overrides.members[size_t(scheme) - 1];
+  return reader.getInner("dynamic", overrides)
+      .getInner(member.name, member.value);
+}
+
 /// `modules_in_block_to_quantize`: lists of the ends of names; all others stay
 /// as they are.
 void addQuantizedModules(FieldReader &reader, QuantizationMethod &method) {
@@ -159,12 +167,59 @@ void readGptq(FieldReader &reader, QuantizationContext &context,
                  overrides](int number) -> std::optional<Scheme> {
     if (number == 0)
       return getScheme(base);
-    const json::Member &member = overrides->members[size_t(number) - 1];
-    FieldReader own = reader.getInner("dynamic", *overrides)
-                          .getInner(member.name, member.value);
+    FieldReader own = getOverride(reader, *overrides, number);
     Integers result = readIntegers(own, bits, &base);
     refuseOtherFields(own, kTool);
     return getScheme(result);
+  };
+}
+
+/// Fields of GPTQModel's fp8, which an override may have too. Activations stay
+/// in the layer's dtype.
+static Scheme readReciprocals(FieldReader &reader, const Scheme &base) {
+  Scheme scheme = base;
+  OperandQuantization &weight = scheme.quantization.weight;
+  constexpr int64_t eight = 8;
+  if (reader.has("bits") && reader.get("bits")->getInteger() != eight)
+    refuseValue(reader, "bits", "8", /*isRequired=*/true);
+  if (reader.has("group_size") &&
+      reader.get("group_size")->getInteger() != int64_t(-1))
+    refuseValue(reader, "group_size", "-1");
+  for (StringRef field : {"format", "checkpoint_format", "fmt"})
+    if (const json::Value *format = reader.get(field))
+      if (format->text != "float8_e4m3fn")
+        refuseValue(reader, field, "\"float8_e4m3fn\"", /*isRequired=*/true);
+  const json::Value *semantics = reader.get("weight_scale_semantics");
+  if (semantics && semantics->text != "inverse")
+    refuseValue(reader, "weight_scale_semantics", "\"inverse\"",
+                /*isRequired=*/true);
+  // Floats are not packed in words.
+  reader.markKnown("pack_dtype");
+  if (reader.has("weight_scale_method")) {
+    StringRef of =
+        reader.getOneOf("weight_scale_method", {"row", "tensor", "block"});
+    weight = makeFp8(of == "row" ? Granularity::Channel : Granularity::Tensor);
+    if (of == "block")
+      readBlockSize(reader, weight);
+  }
+  refuseOtherFields(reader, "fp8 of GPTQModel");
+  return scheme;
+}
+
+void readGptqModelFp8(FieldReader &reader, QuantizationMethod &method) {
+  Scheme usual{
+      {makeFp8(Granularity::Channel), std::nullopt, Packing::Reciprocals}};
+  method.rules.setDefault(0);
+  const json::Value *overrides = reader.getObject("dynamic");
+  if (overrides)
+    addOverrides(reader, *overrides, method);
+  Scheme base = readReciprocals(reader, usual);
+  method.read = [&reader, base,
+                 overrides](int number) -> std::optional<Scheme> {
+    if (number == 0)
+      return base;
+    FieldReader own = getOverride(reader, *overrides, number);
+    return readReciprocals(own, base);
   };
 }
 
@@ -182,9 +237,21 @@ void readAwq(FieldReader &reader, QuantizationContext &,
       if (!StringRef(version->text).equals_insensitive("gemm"))
         refuseValue(reader, field, "\"gemm\"");
   method.rules.setDefault(0);
+  const json::Value *overrides = reader.getObject("dynamic");
+  if (overrides)
+    addOverrides(reader, *overrides, method);
   addQuantizedModules(reader, method);
   refuseOtherFields(reader, "awq");
-  method.read = [base](int) { return base.getScheme(Packing::Awq); };
+  method.read = [&reader, base, overrides](int number) {
+    Integers result = base;
+    if (number > 0) {
+      FieldReader own = getOverride(reader, *overrides, number);
+      result = readIntegers(own, bits, &base);
+      result.isSymmetric = result.hasColumnOrder = false;
+      refuseOtherFields(own, "awq");
+    }
+    return result.getScheme(Packing::Awq);
+  };
 }
 
 /// `packing_format` of AutoRound and the packing of its words: the name of a

@@ -32,8 +32,10 @@ enum class Role {
   InputScale,
   Shape,
   GroupOfColumn,
-  /// A bias of zeros, which AutoGPTQ writes for modules without one.
+  /// A bias or zero points of zeros, which AutoGPTQ and torchao write for
+  /// modules without them.
   NoBias,
+  NoZeroPoint,
   /// Values of the middle code, and the scales needed to make minima of them.
   MiddleValue,
   ScaleOfMiddle,
@@ -57,6 +59,8 @@ struct Order {
   /// The matrix is one column. The first of a byte's two elements is in the
   /// high half.
   bool isFlat = false;
+  /// See CheckpointPart::maybeTiled.
+  bool maybeTiled = false;
 };
 constexpr int64_t kWord = 32;
 constexpr Order kPlain = {};
@@ -67,6 +71,7 @@ constexpr Order kTransposedWords = {true, kWord};
 constexpr Order kTransposedWordsOfRows = {true, kWord, true};
 constexpr Order kInterleavedWordsOfRows = {true, kWord, true, true};
 constexpr Order kFlat = {false, 0, false, false, true};
+constexpr Order kMaybeTiled = {false, 0, false, false, false, true};
 
 /// A tensor of a module.
 struct PackedTensor {
@@ -74,7 +79,7 @@ struct PackedTensor {
   StringLiteral suffix;
   Order order = kPlain;
   bool isOptional = false;
-  /// Global scales are stored as reciprocals.
+  /// Scales are stored as reciprocals.
   bool isInverse = false;
 };
 
@@ -114,6 +119,10 @@ ArrayRef<PackingInfo> getInfos() {
        /*hasSigns=*/true},
       {Packing::InverseNames,
        {{Role::Weight, ".weight"}, {Role::Scale, ".weight_scale_inv"}}},
+      {Packing::Reciprocals,
+       {{Role::Weight, ".weight"},
+        {Role::Scale, ".weight_scale_inv", kPlain, !optional, inverse},
+        {Role::NoBias, ".bias", kPlain, optional}}},
       {Packing::ShortNames,
        {{Role::Weight, ".weight"}, {Role::Scale, ".scale"}}},
       {Packing::GptOss, {}, false, false, false, {"_blocks", "_scales"}},
@@ -171,7 +180,11 @@ ArrayRef<PackingInfo> getInfos() {
         {Role::NestedValues, ".weight_format", kPlain, optional}},
        /*hasSigns=*/true},
       {Packing::TorchAo,
-       {{Role::Weight, "._weight_qdata"}, {Role::Scale, "._weight_scale"}},
+       {{Role::Weight, "._weight_qdata"},
+        {Role::Scale, "._weight_scale", kMaybeTiled},
+        {Role::NoZeroPoint, "._weight_zero_point", kPlain, optional},
+        {Role::GlobalScale, "._weight_per_tensor_scale"},
+        {Role::InputScale, "._weight_act_per_tensor_scale"}},
        /*hasSigns=*/true},
       {Packing::TorchAoInt4,
        {{Role::Weight, "._weight_qdata"},
@@ -207,6 +220,8 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
   case Role::Weight:
     return PartUse::Values;
   case Role::Scale:
+    if (tensor.isInverse)
+      return PartUse::InverseScales;
     // The largest magnitude of a block; 0 for a block of zeros.
     return tensor.order.isFlat ? PartUse::AnyScales : PartUse::Scales;
   case Role::ScaleOf127:
@@ -224,6 +239,7 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
   case Role::GroupOfColumn:
     return PartUse::GroupOfColumn;
   case Role::NoBias:
+  case Role::NoZeroPoint:
     return PartUse::Zeros;
   case Role::MiddleValue:
     return PartUse::MiddleValues;
@@ -302,6 +318,7 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::Shape:
   case Role::GroupOfColumn:
   case Role::NoBias:
+  case Role::NoZeroPoint:
   case Role::NF4Numbers:
   case Role::NF4State:
     return projection == Projection::Weight;
@@ -340,6 +357,7 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
     part.use = getUse(tensor, projection);
     part.transposed = tensor.order.transposed;
     part.isFlat = tensor.order.isFlat;
+    part.maybeTiled = tensor.order.maybeTiled;
     part.packing = getPacking(*info, tensor, weight);
     bool isRead =
         tensor.role == Role::NestedValues || tensor.role == Role::ScaleOfMiddle;
@@ -369,7 +387,8 @@ getParameterTensors(const QuantizationSpec &quantization,
       part.use = PartUse::Scales;
     return {{part}};
   }
-  // ".weight_scale" becomes "_scale" or "_weight_scale".
+  // ".weight_scale" becomes "_scale" or "_weight_scale"; torchao's
+  // "._weight_scale" has the parameter's own name in place of "weight".
   SmallVector<SmallVector<CheckpointPart, 4>, 2> ways;
   for (bool isShort : {true, false}) {
     SmallVector<CheckpointPart, 4> parts =
@@ -379,7 +398,9 @@ getParameterTensors(const QuantizationSpec &quantization,
       if (suffix == ".weight" || (isShort && suffix.starts_with(".weight_")))
         suffix.consume_front(".weight");
       std::string name = suffix.str();
-      if (StringRef(name).starts_with("."))
+      if (suffix.consume_front("._weight"))
+        name = ("._{p}" + suffix).str();
+      else if (suffix.starts_with("."))
         name.front() = '_';
       part.name = std::move(name);
     }
@@ -399,6 +420,19 @@ getFusedSuffixes(const QuantizationSpec &quantization, Projection projection) {
        getParameterTensors(quantization, projection))
     suffixes.push_back(way.front().name);
   return suffixes;
+}
+
+std::string joinName(StringRef name, StringRef suffix) {
+  constexpr StringLiteral own = "{p}";
+  size_t place = suffix.find(own);
+  if (place == StringRef::npos)
+    return (name + suffix).str();
+  StringRef last = name.substr(name.rfind('.') + 1);
+  name.consume_back(last);
+  name.consume_back(".");
+  return (name + suffix.take_front(place) + last +
+          suffix.drop_front(place + own.size()))
+      .str();
 }
 
 std::shared_ptr<const StoredMatrix>
@@ -428,7 +462,7 @@ makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
     if (parts.empty())
       return nullptr;
     for (CheckpointPart &part : parts) {
-      part.name = module.str() + part.name;
+      part.name = joinName(module, part.name);
       part.numRows = tensor.shape[1];
       part.maybeTransposed = way && !part.packing;
     }

@@ -34,6 +34,11 @@ enum class Projection {
 /// `name`.
 Projection takePlane(llvm::StringRef &name);
 
+/// The name of a tensor from that of a module or parameter and a suffix. `{p}`
+/// in the suffix is the last component, which moves there: "experts.w" and
+/// "._{p}_scale" give "experts._w_scale".
+std::string joinName(llvm::StringRef name, llvm::StringRef suffix);
+
 /// The quantized matrices of E experts, E x rows x K, that the layer stores in
 /// its dtype. `module` is their name. With `way` all experts are in one
 /// parameter of each kind, named in this way of `getParameterTensors`.

@@ -63,6 +63,26 @@ void keepActivations(QuantizationContext &context, StringRef shownField) {
     context.remarks.push_back(std::move(remark));
 }
 
+void readBlockSize(FieldReader &reader, OperandQuantization &weight) {
+  const json::Value *list = reader.getList("weight_block_size");
+  constexpr int64_t unit = 16;
+  auto isSize = [](const json::Value &value) {
+    std::optional<int64_t> size = value.getInteger();
+    return size && *size > 0 && *size <= limits::kMaxWidth;
+  };
+  if (!list || list->elements.size() != 2 ||
+      !llvm::all_of(list->elements, isSize) ||
+      *list->elements[1].getInteger() % unit != 0)
+    return reader.error("weight_block_size",
+                        reader.show("weight_block_size") +
+                            " must be two numbers, the rows and columns of a "
+                            "block, columns a multiple of 16 ([128, 128]), or "
+                            "absent for one scale of a tensor");
+  weight.granularity = Granularity::Block;
+  weight.blockRows = *list->elements[0].getInteger();
+  weight.blockColumns = *list->elements[1].getInteger();
+}
+
 ScaleType getScaleType(DType dtype) {
   switch (dtype) {
   case DType::F32:
@@ -336,28 +356,6 @@ private:
   StringSet<> ordered;
 };
 
-/// Reads the rows and columns of a block. Activations have groups of as many
-/// columns.
-void readBlockSize(FieldReader &reader, QuantizationSpec &quantization) {
-  const json::Value *list = reader.getList("weight_block_size");
-  constexpr int64_t unit = 16;
-  auto isSize = [](const json::Value &value) {
-    std::optional<int64_t> size = value.getInteger();
-    return size && *size > 0 && *size <= limits::kMaxWidth;
-  };
-  if (!list || list->elements.size() != 2 ||
-      !llvm::all_of(list->elements, isSize) ||
-      *list->elements[1].getInteger() % unit != 0)
-    return reader.error("weight_block_size",
-                        reader.show("weight_block_size") +
-                            " must be two numbers, the rows and columns of a "
-                            "block, columns a multiple of 16 ([128, 128]), or "
-                            "absent for one scale of a tensor");
-  quantization.weight.blockRows = *list->elements[0].getInteger();
-  quantization.weight.blockColumns = quantization.activation->blockColumns =
-      *list->elements[1].getInteger();
-}
-
 constexpr StringLiteral kSupported =
     "\"fp8\" of tensors and of blocks, \"compressed-tensors\", "
     "\"modelopt\", \"gptq\", \"awq\", \"auto-round\", \"quark\", "
@@ -368,7 +366,8 @@ QuantizationSpec readFp8(FieldReader &reader) {
   if (reader.has("weight_block_size")) {
     reader.getOneOf("activation_scheme", {"dynamic"});
     QuantizationSpec result = getMeaning("fp8_block128");
-    readBlockSize(reader, result);
+    readBlockSize(reader, result.weight);
+    result.activation->blockColumns = result.weight.blockColumns;
     // Weight scales are used as stored; this affects activation scales.
     if (reader.getOneOf("scale_fmt", {"float", "ue8m0"}) == "ue8m0")
       result.activation->scale = ScaleType::E8M0;
@@ -383,6 +382,8 @@ QuantizationSpec readFp8(FieldReader &reader) {
 /// DeepSeek's models of fp8 may have routed experts of fp4.
 void readFp8Method(FieldReader &reader, QuantizationContext &context,
                    QuantizationMethod &method) {
+  if (reader.has("weight_scale_semantics"))
+    return readGptqModelFp8(reader, method);
   QuantizationSpec all = readFp8(reader);
   StringRef experts = context.expertDType;
   if (reader.has("expert_dtype"))

@@ -66,7 +66,7 @@ constexpr ToolKey kGptqAwq[] = {
     {"lm_head"},
     {"max_input_length"},
     {"meta"},
-    {"method", "\"gptq\"|\"awq\""},
+    {"method", "\"gptq\"|\"awq\"|\"fp8\""},
     {"model_file_base_name"},
     {"model_name_or_path"},
     {"model_seqlen"},
@@ -146,8 +146,10 @@ constexpr ToolKey kTorchAo[] = {
     {"mm_config"},
     {"quant_type_kwargs", "{}"},
     {"reduce_range", "false"},
+    {"scaling_mode"},
     {"set_inductor_config"},
     {"untie_embedding_weights"},
+    {"use_triton_kernel"},
     {"weight_only_decode"},
 };
 
@@ -184,6 +186,7 @@ const Table kTables[] = {
     {"bitsandbytes", kBitsAndBytes},
     {"compressed-tensors", kCompressedTensors},
     {"fp8", kFp8},
+    {"fp8 of GPTQModel", kGptqAwq},
     {"gptq", kGptqAwq},
     {"modelopt", kModelOpt},
     {"mxfp4", kMxfp4},

@@ -55,6 +55,8 @@ void readModelOpt(FieldReader &reader, QuantizationContext &context,
                   QuantizationMethod &method);
 void readGptq(FieldReader &reader, QuantizationContext &context,
               QuantizationMethod &method);
+/// The object of the method "fp8" that GPTQModel writes.
+void readGptqModelFp8(FieldReader &reader, QuantizationMethod &method);
 void readAwq(FieldReader &reader, QuantizationContext &context,
              QuantizationMethod &method);
 void readAutoRound(FieldReader &reader, QuantizationContext &context,
@@ -82,6 +84,9 @@ void refuseValue(FieldReader &reader, llvm::StringRef field,
 /// Adds the remark that activations of 4 bits stay in the layer's dtype,
 /// because no target multiplies them.
 void keepActivations(QuantizationContext &context, llvm::StringRef shownField);
+
+/// Reads `weight_block_size`: the rows and columns of a block.
+void readBlockSize(FieldReader &reader, OperandQuantization &weight);
 
 /// Type of integer group scales.
 ScaleType getScaleType(DType dtype);

@@ -32,8 +32,8 @@ bool StoredNames::has(const LayerModule &module, StringRef suffix) const {
     // A checkpoint may lack the model's own module.
     StringRef inModel = name;
     inModel.consume_front("model.");
-    return tensors.contains((name + suffix).str()) ||
-           tensors.contains((inModel + suffix).str());
+    return tensors.contains(joinName(name, suffix)) ||
+           tensors.contains(joinName(inModel, suffix));
   });
 }
 

@@ -8,7 +8,8 @@
 // `quant_type` of Transformers' TorchAoConfig holds a configuration of torchao,
 // an object with its class, fields and version, for all modules or by name.
 // torchao 0.18's safetensors have its tensors as `_weight_qdata`,
-// `_weight_scale`.
+// `_weight_scale`, and those of a parameter of all experts as
+// `_gate_up_proj_qdata`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -148,23 +149,73 @@ Scheme readInt4(FieldReader &data) {
   return scheme;
 }
 
-std::optional<Scheme> readConfig(FieldReader &reader) {
+/// MX elements of 8 or 4 bits, for weights and activations.
+Scheme readMx(FieldReader &data, QuantizationContext &context) {
+  constexpr int64_t size = 32;
+  constexpr StringLiteral eights = "float8_e4m3fn", fours = "float4_e2m1fn_x2";
+  if (data.has("block_size") && data.get("block_size")->getInteger() != size)
+    refuseValue(data, "block_size", "32", /*isRequired=*/true);
+  StringRef types[2] = {eights, eights};
+  for (auto [field, type] : llvm::zip(
+           ArrayRef<StringRef>{"weight_dtype", "activation_dtype"}, types))
+    if (const json::Value *value = data.getObject(field)) {
+      FieldReader inner = data.getInner(field, *value);
+      inner.markKnown("_type");
+      type = inner.getString("_data").value_or(eights);
+      if (type != eights && type != fours)
+        refuseValue(inner, "_data", "\"" + eights + "\" or \"" + fours + "\"",
+                    /*isRequired=*/true);
+    }
+  bool isFour = types[0] == fours;
+  Scheme scheme{getMeaning(isFour ? "mxfp4" : "mxfp8", Packing::TorchAo)};
+  scheme.quantization.activation.reset();
+  if (types[1] == eights)
+    scheme.quantization.activation =
+        getMeaning("mxfp8", Packing::Unstated).activation;
+  else
+    keepActivations(context, data.show("activation_dtype"));
+  refuseOtherFields(data, kTool);
+  return scheme;
+}
+
+Scheme readNvfp4(FieldReader &data, bool hasActivations,
+                 QuantizationContext &context) {
+  Scheme scheme{getMeaning("nvfp4", Packing::TorchAo)};
+  // Calibration states the scale in a file, whatever the field says.
+  bool isDynamic = data.getBoolean("use_dynamic_per_tensor_scale", true);
+  const json::Value *step = data.get("step");
+  scheme.quantization.weight.hasGlobalScale = isDynamic || step;
+  if (hasActivations)
+    keepActivations(context, data.show("use_dynamic_per_tensor_scale"));
+  refuseOtherFields(data, kTool);
+  return scheme;
+}
+
+std::optional<Scheme> readConfig(FieldReader &reader,
+                                 QuantizationContext &context) {
   std::optional<Typed> typed = readTyped(reader);
   if (!typed)
     return std::nullopt;
   if (typed->type == "Int4WeightOnlyConfig")
     return readInt4(typed->data);
+  if (typed->type == "MXDynamicActivationMXWeightConfig")
+    return readMx(typed->data, context);
+  if (typed->type == "NVFP4WeightOnlyConfig" ||
+      typed->type == "NVFP4DynamicActivationNVFP4WeightConfig")
+    return readNvfp4(typed->data, typed->type != "NVFP4WeightOnlyConfig",
+                     context);
   const auto *config = llvm::find_if(
       kConfigs, [&](const Config &one) { return one.name == typed->type; });
   if (config == std::end(kConfigs)) {
     reader.error(
         "_type",
         reader.show("_type") + " is " + typed->type +
-            ", which is not supported; weights of float8, int8 and int4 are: "
-            "'Float8WeightOnlyConfig', "
+            ", which is not supported; 'Float8WeightOnlyConfig', "
             "'Float8DynamicActivationFloat8WeightConfig', "
-            "'Int8WeightOnlyConfig', 'Int8DynamicActivationInt8WeightConfig' "
-            "and 'Int4WeightOnlyConfig'");
+            "'Int8WeightOnlyConfig', 'Int8DynamicActivationInt8WeightConfig', "
+            "'Int4WeightOnlyConfig', 'MXDynamicActivationMXWeightConfig', "
+            "'NVFP4WeightOnlyConfig' and "
+            "'NVFP4DynamicActivationNVFP4WeightConfig' are");
     return std::nullopt;
   }
   FieldReader &data = typed->data;
@@ -189,7 +240,37 @@ std::optional<Scheme> readConfig(FieldReader &reader) {
 
 } // namespace
 
-void readTorchAo(FieldReader &reader, QuantizationContext &,
+/// The rules of FqnToConfig: names ahead of expressions, which match a whole
+/// name of a module or of its parameter `weight`. Null leaves it as it is.
+static void addRules(const json::Value &byName, QuantizationMethod &method) {
+  auto add = [&](bool areExpressions) {
+    for (auto [number, member] : llvm::enumerate(byName.members)) {
+      StringRef name = member.name;
+      int scheme =
+          member.value.isObject() ? int(number) : ModuleRules::kNotQuantized;
+      bool isExpression = name.consume_front("re:");
+      if (isExpression != areExpressions)
+        continue;
+      if (name == "_default") {
+        method.rules.setDefault(scheme);
+        continue;
+      }
+      if (!isExpression) {
+        name.consume_back(".weight");
+        method.rules.add(Matching::Name, name, scheme);
+        continue;
+      }
+      if (name.consume_back("weight") && !name.consume_back("\\."))
+        name.consume_back(".");
+      method.rules.add(Matching::Expression, ("(?:" + name + ")$").str(),
+                       scheme);
+    }
+  };
+  add(/*areExpressions=*/false);
+  add(/*areExpressions=*/true);
+}
+
+void readTorchAo(FieldReader &reader, QuantizationContext &context,
                  QuantizationMethod &method) {
   const json::Value *types = reader.getObject("quant_type");
   refuseOtherFields(reader, kTool);
@@ -200,11 +281,12 @@ void readTorchAo(FieldReader &reader, QuantizationContext &,
   if (!found)
     return all.reportMissing("default", "an object of torchao");
   FieldReader only = all.getInner("default", *found);
-  // Configurations by module; null leaves it as it is.
   std::optional<StringRef> type = only.getString("_type");
   if (!type || !type->ends_with("FqnToConfig")) {
     method.rules.setDefault(0);
-    method.read = [only](int) mutable { return readConfig(only); };
+    method.read = [only, &context](int) mutable {
+      return readConfig(only, context);
+    };
     return;
   }
   const json::Value *data = only.getObject("_data");
@@ -214,22 +296,12 @@ void readTorchAo(FieldReader &reader, QuantizationContext &,
   const json::Value *byName = inner.getObject(field);
   if (!byName)
     return inner.reportMissing(field, "an object");
-  for (auto [number, member] : llvm::enumerate(byName->members)) {
-    StringRef name = member.name;
-    int scheme =
-        member.value.isObject() ? int(number) : ModuleRules::kNotQuantized;
-    if (name == "_default")
-      method.rules.setDefault(scheme);
-    else if (name.consume_front("re:"))
-      method.rules.add(Matching::Expression, (name + "$").str(), scheme);
-    else
-      method.rules.add(Matching::Name, name, scheme);
-  }
-  method.read = [inner, field, byName](int scheme) {
+  addRules(*byName, method);
+  method.read = [inner, field, byName, &context](int scheme) {
     const json::Member &member = byName->members[size_t(scheme)];
     FieldReader own =
         inner.getInner(field, *byName).getInner(member.name, member.value);
-    return readConfig(own);
+    return readConfig(own, context);
   };
 }
 

@@ -5,8 +5,11 @@ or refused."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
+import sys
+import types
 from pathlib import Path
 
 import moec
@@ -125,6 +128,11 @@ GPTQMODEL = {
 AWQ = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
     "method": "awq", "quant_method": "awq", "format": "gemm", "checkpoint_format": "gemm", "version": "gemm",
 }  # fmt: skip
+FP8 = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
+    "bits": 8, "group_size": -1, "method": "fp8", "quant_method": "fp8", "format": "float8_e4m3fn",
+    "checkpoint_format": "float8_e4m3fn", "weight_scale_method": "row", "weight_block_size": None,
+    "weight_scale_semantics": "inverse",
+}  # fmt: skip
 
 
 # What to_dict() of GPTQModel 7.7.0 returns. The package builds an extension when it is installed.
@@ -139,9 +147,61 @@ AWQ = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
     (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, 'must be "gptq" or "gptq_v2", not "gptq_p"'),
     (AWQ | {"zero_point": False}, '"zero_point": true'),
     (AWQ | {"zero_point": True}, '"zero_point": true'),
+    (AWQ | {"zero_point": False, "dynamic": {"-:.*mlp\\.gate.*": {}}}, '"zero_point": true'),
+    (FP8, '"dtype": "fp8_e4m3", "scale": "channel"'),
     (AWQ | {"zero_point": False, "format": "gemv", "version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),
     (GPTQMODEL | {"method": "qqq", "quant_method": "qqq", "format": "qqq"}, "quantization \"qqq\" is not supported"),
     (GPTQMODEL | {"method": "exl3", "quant_method": "exl3", "bits": 3.0}, "quantization \"exl3\" is not supported"),
 ])  # fmt: skip
 def test_gptqmodel(config, expected, tmp_path):
     assert expected in read(config, tmp_path)
+
+
+#: Class, arguments, and expected contents of the spec or the message.
+GPTQMODEL_CLASSES = [
+    ("GPTQConfig", {}, '"dtype": "int4"'),
+    ("GPTQConfig", {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
+    ("GPTQConfig", {"group_size": -1}, '"scale": "channel"'),
+    ("GPTQConfig", {"desc_act": True, "act_group_aware": False}, '"dtype": "int4"'),
+    ("GPTQConfig", {"format": "gptq_v2"}, '"dtype": "int4"'),
+    ("GPTQConfig", {"dynamic": {"-:.*gate\\..*": {}, "+:.*experts.*": {"group_size": 64}}}, '{"group": 64}'),
+    ("GPTQConfig", {"activation": "w4afp8"}, '"activation": {"dtype": "fp8_e4m3", "scale": "token"}'),
+    ("GPTQConfig", {"activation": "w4a_nvfp4"}, '{"weight": {"dtype": "int4"'),
+    *[("GPTQConfig", {key: value}, '"dtype": "int4"') for key, value in (
+        ("static_groups", True), ("mse", 2.4), ("lm_head", True), ("true_sequential", False), ("damp_percent", 0.05),
+        ("fallback", None), ("meta", {"x": 1}), ("smooth", "mad"), ("mock_quantization", True))],
+    ("GPTQConfig", {"bits": 3}, "'quantization_config.bits' = 3 is not supported; 4 or 8 is"),
+    ("GPTQConfig", {"format": "marlin"}, 'must be "gptq" or "gptq_v2", not "marlin"'),
+    ("GPTQConfig", {"pack_dtype": "int16"}, 'must be "int32", not "int16"'),
+    ("GPTQConfig", {"rotation": "hadamard"}, '= "hadamard" is not supported'),
+    ("AWQConfig", {}, '"zero_point": true'),
+    ("AWQConfig", {"dynamic": {"-:.*gate.*": {}}}, '"zero_point": true'),
+    ("AWQConfig", {"format": "llm-awq"}, '= "llm-awq" is not supported; "gemm" is'),
+    ("RTNConfig", {}, '"dtype": "int4"'),
+    ("FP8Config", {}, '"dtype": "fp8_e4m3", "scale": "channel"'),
+    ("FP8Config", {"weight_scale_method": "tensor"}, '"scale": "tensor"'),
+    ("FP8Config", {"weight_scale_method": "block", "weight_block_size": [128, 128]}, '"block": [128, 128]'),
+    ("FP8Config", {"format": "float8_e5m2"}, '= "float8_e5m2" is not supported; "float8_e4m3fn" is'),
+    ("BitsAndBytesConfig", {}, "is GPTQModel's"),
+    *[(name, {}, "is not supported") for name in (
+        "GGUFConfig", "QQQConfig", "EXL3Config", "ParoConfig", "VPTQConfig")],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def gptqmodel():
+    """GPTQModel's module of configurations, which needs no GPU. The package itself imports kernels."""
+    found = importlib.util.find_spec("gptqmodel")
+    if found is None or importlib.util.find_spec("pcre") is None:
+        pytest.skip("GPTQModel is not there (its source, and pip install pypcre logbar)")
+    root = Path(next(iter(found.submodule_search_locations)))
+    for folder in ("", ".quantization", ".utils", ".adapter"):
+        package = types.ModuleType("gptqmodel" + folder)
+        package.__path__ = [str(root.joinpath(*folder.split(".")[1:]))]
+        sys.modules[package.__name__] = package
+    return importlib.import_module("gptqmodel.quantization.config")
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), GPTQMODEL_CLASSES)
+def test_gptqmodel_itself(name, arguments, expected, gptqmodel, tmp_path):
+    assert expected in read(getattr(gptqmodel, name)(**arguments).to_dict(), tmp_path)

@@ -62,6 +62,17 @@ def fp8(matrix, suffix=".weight_scale"):
     return {".weight": quantized, suffix: scales}, quantized.astype(np.float64) * scales
 
 
+def gptqmodel_fp8(matrix, method="row"):
+    """GPTQModel 7.7 stores what a weight was multiplied by."""
+    size, width = {"row": (1, matrix.shape[1]), "tensor": matrix.shape, "block": (32, 64)}[method]
+    blocks = matrix.reshape(len(matrix) // size, size, -1, width)
+    factors = (np.float32(448) / np.abs(blocks).max((1, 3))).astype(np.float32)
+    spread = factors.repeat(size, 0).repeat(width, 1)
+    quantized = np.clip(matrix * spread, -448, 448).astype(E4M3)
+    stored = factors.reshape({"row": (-1,), "tensor": (), "block": factors.shape}[method])
+    return {".weight": quantized, ".weight_scale_inv": stored}, quantized.astype(np.float64) / spread.astype(np.float64)
+
+
 def mxfp4(matrix):
     """A byte of two values; the scales are bytes of exponents."""
     rows, columns = matrix.shape
@@ -258,6 +269,11 @@ def torchao_config(name, **fields):
 #: Activations of 4 bits stay in the layer's dtype.
 AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "act_bits": 4, "act_dynamic": True, "act_sym": True, "sym": True,
               "autoround_version": "0.16.1", "iters": 200, "block_name_to_quantize": "model.layers"}  # fmt: skip
+GPTQMODEL_FP8 = {
+    "quant_method": "fp8", "method": "fp8", "bits": 8, "group_size": -1, "desc_act": False, "lm_head": False,
+    "format": "float8_e4m3fn", "checkpoint_format": "float8_e4m3fn", "pack_dtype": "int32",
+    "weight_scale_semantics": "inverse", "weight_block_size": None, "meta": {"mse": 0.0},
+}  # fmt: skip
 CASES = {
     "groups that differ by projection": (
         compressed({"targets": ["re:.*(gate|up)_proj$"], "weights": INT4, "format": "pack-quantized"},
@@ -319,6 +335,18 @@ CASES = {
         torchao_config("FqnToConfig", fqn_to_config={
             "_default": {"_type": "Int4WeightOnlyConfig", "_version": 2, "_data": {"group_size": 32} | PLAIN_INT4},
             r"re:.*experts\.1\..*": None}), lambda e, p: plain if e == 1 else torchao_int4),
+    "rows of GPTQModel's fp8 beside tensors and plain ones": (
+        GPTQMODEL_FP8 | {"weight_scale_method": "row", "dynamic": {
+            "-:.*experts.0.down_proj": {}, "+:.*experts.1.*": {"weight_scale_method": "tensor"}}},
+        lambda e, p: plain if (e, p) == (0, "down_proj") else
+        lambda m: gptqmodel_fp8(m, "tensor" if e == 1 else "row")),
+    "blocks of GPTQModel's fp8": (
+        GPTQMODEL_FP8 | {"weight_scale_method": "block", "weight_block_size": [32, 64]},
+        lambda e, p: lambda m: gptqmodel_fp8(m, "block")),
+    "AWQ of GPTQModel without an expert": (
+        {"quant_method": "awq", "method": "awq", "bits": 4, "group_size": 32, "format": "gemm", "version": "gemm",
+         "zero_point": False, "dynamic": {"-:.*experts.3.*": {}, "-:.*mlp.gate": {}}},
+        lambda e, p: plain if e == 3 else awq),
     "fp4 of bitsandbytes": (
         {"quant_method": "bitsandbytes", "load_in_4bit": True}, lambda e, p: bnb_fp4),
     "fp4 of bitsandbytes with nested scales": (

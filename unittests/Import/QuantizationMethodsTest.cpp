@@ -736,13 +736,117 @@ TEST(QuantizationMethods, TorchAo) {
                 "= \"PRESHUFFLED\" is not supported");
   expectRefused(torchao("Int8DynamicActivationIntxWeightConfig", ""),
                 "is Int8DynamicActivationIntxWeightConfig, which is not "
-                "supported; weights of float8, int8 and int4 are");
+                "supported; 'Float8WeightOnlyConfig', ");
   expectRefused(torchao("Float8WeightOnlyConfig",
                         R"("granularity": {"_type": "PerAxis", "_data": {}})"),
                 "granularity");
   expectRefused(
       R"("quant_method": "torchao", "quant_type": "int4_weight_only")",
       "quant_type");
+}
+
+// What GPTQModel 7.7 writes as its own fp8.
+TEST(QuantizationMethods, Fp8OfGptqModel) {
+  auto make = [](const std::string &fields) {
+    return R"("bits": 8, "group_size": -1, "desc_act": false, "lm_head": false,
+"method": "fp8", "quant_method": "fp8", "format": "float8_e4m3fn",
+"checkpoint_format": "float8_e4m3fn", "pack_dtype": "int32", "meta": {"mse": 0.0},
+"weight_scale_semantics": "inverse", )" +
+           fields;
+  };
+  QuantizationSpec rows = read(make(R"("weight_scale_method": "row")"));
+  EXPECT_EQ(rows.packing, Packing::Reciprocals);
+  EXPECT_EQ(rows.weight.granularity, Granularity::Channel);
+  EXPECT_FALSE(rows.activation);
+  EXPECT_EQ(read(make(R"("weight_scale_method": "tensor")")).weight.granularity,
+            Granularity::Tensor);
+  const std::string blocks =
+      R"("weight_scale_method": "block", "weight_block_size": [128, 64])";
+  EXPECT_EQ(read(make(blocks)).weight.blockColumns, 64);
+  LayerSpec spec = importOk(makeModel(make(
+      R"("weight_scale_method": "row", "dynamic": {"-:.*down_proj": {},
+"+:.*experts.*": {"weight_scale_method": "tensor"}})")));
+  EXPECT_EQ(spec.quantization.w13->weight.granularity, Granularity::Tensor);
+  EXPECT_FALSE(spec.quantization.w2);
+  expectRefused(make(R"("weight_scale_method": "column")"),
+                "must be \"row\", \"tensor\" or \"block\"");
+  expectRefused(
+      replace(make(R"("weight_scale_method": "row")"), "inverse", "direct"),
+      "= \"direct\" is not supported; \"inverse\" is");
+  expectRefused(R"("method": "bitsandbytes", "quant_method": "bitsandbytes",
+                   "bits": 4, "format": "nf4")",
+                "is GPTQModel's: its names of the tool's tensors are not "
+                "supported; save the model with bitsandbytes itself");
+}
+
+TEST(QuantizationMethods, TorchAoMxAndNvfp4) {
+  auto torchao = [](const std::string &type, const std::string &fields) {
+    return R"("quant_method": "torchao", "quant_type": {"default": {"_type": ")" +
+           type + R"(", "_version": 1, "_data": {)" + fields + "}}}";
+  };
+  auto mx = [&](const std::string &type) {
+    std::string dtype = R"({"_type": "torch.dtype", "_data": ")" + type + "\"}";
+    return torchao("MXDynamicActivationMXWeightConfig",
+                   R"("block_size": 32, "activation_dtype": )" + dtype +
+                       R"(, "weight_dtype": )" + dtype +
+                       R"(, "kernel_preference": {"_type": "KernelPreference",
+"_data": "AUTO"}, "scaling_mode": {"_type": "ScaleCalculationMode",
+"_data": "RCEIL"})");
+  };
+  QuantizationSpec eight = read(mx("float8_e4m3fn"));
+  EXPECT_EQ(eight, getQuantization("mxfp8"));
+  EXPECT_EQ(eight.packing, Packing::TorchAo);
+  QuantizationSpec four = read(mx("float4_e2m1fn_x2"));
+  EXPECT_EQ(four.weight, getQuantization("mxfp4").weight);
+  EXPECT_FALSE(four.activation);
+  expectRefused(mx("fp6_e3m2"),
+                "= \"fp6_e3m2\" is not supported; \"float8_e4m3fn\" or "
+                "\"float4_e2m1fn_x2\" is");
+  expectRefused(
+      torchao("MXDynamicActivationMXWeightConfig", R"("block_size": 64)"),
+      "block_size' = 64 is not supported; 32 is");
+  const std::string dynamic = "NVFP4DynamicActivationNVFP4WeightConfig";
+  const std::string calibrated = R"("use_dynamic_per_tensor_scale": false,
+"step": {"_type": "QuantizationStep", "_data": "CONVERT"})";
+  for (const std::string &fields :
+       {torchao("NVFP4WeightOnlyConfig", ""),
+        torchao(dynamic, R"("use_triton_kernel": true, "step": null)"),
+        torchao(dynamic, calibrated)}) {
+    QuantizationSpec spec = read(fields);
+    EXPECT_EQ(spec.weight, getQuantization("nvfp4").weight);
+    EXPECT_FALSE(spec.activation);
+  }
+  EXPECT_FALSE(read(torchao("NVFP4WeightOnlyConfig",
+                            R"("use_dynamic_per_tensor_scale": false)"))
+                   .weight.hasGlobalScale);
+}
+
+// Names go ahead of expressions, whatever their order.
+TEST(QuantizationMethods, TorchAoByName) {
+  auto import = [](const std::string &byName) {
+    return importOk(makeModel(
+        R"("quant_method": "torchao", "quant_type": {"default": {"_type":
+"FqnToConfig", "_version": 1, "_data": {"fqn_to_config": {)" +
+        byName + "}}}}"));
+  };
+  const std::string eight =
+      R"({"_type": "Int8WeightOnlyConfig", "_version": 2, "_data": {}})";
+  const std::string down = R"("model.layers.0.mlp.experts.1.down_proj)";
+  LayerSpec spec = import(R"("re:.*experts.*|.*never": )" + eight + ", " +
+                          down + "\": null");
+  EXPECT_TRUE(spec.quantization.w13);
+  // One expert differs.
+  EXPECT_FALSE(spec.quantization.w2);
+  EXPECT_TRUE(spec.findStored("experts.w2"));
+  for (const char *text : {R"("re:.*\\.(gate|up)_proj\\.weight": )",
+                           R"("re:.*(gate|up)_proj.weight": )"}) {
+    spec = import(text + eight);
+    EXPECT_TRUE(spec.quantization.w13) << text;
+    EXPECT_FALSE(spec.quantization.w2) << text;
+  }
+  spec = import(down + ".weight\": " + eight);
+  EXPECT_FALSE(spec.quantization.w13);
+  EXPECT_TRUE(spec.findStored("experts.w2"));
 }
 
 /// Imports a model whose checkpoint has these tensors, all of f32.

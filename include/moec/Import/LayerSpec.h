@@ -147,6 +147,7 @@ enum class Packing {
   Unstated,           ///< not in config.json: follows from the weight's type
   Modules,            ///< `weight`, `weight_scale`
   InverseNames,       ///< `weight`, `weight_scale_inv`
+  Reciprocals,        ///< as `InverseNames`, which divide
   ShortNames,         ///< `weight`, `scale`
   GptOss,             ///< `_blocks` and `_scales` of all experts
   CompressedInts,     ///< `weight_packed` of integers, `weight_scale`
@@ -160,7 +161,7 @@ enum class Packing {
   BitsAndBytesFp4,    ///< as `BitsAndBytes`, with the numbers of its quant_map
   BitsAndBytesFp4Nested, ///< likewise, of `BitsAndBytesNested`
   BitsAndBytesInt8,      ///< `weight`, `SCB`: scales times 127
-  TorchAo,               ///< `_weight_qdata`, `_weight_scale`
+  TorchAo,               ///< `_weight_qdata`, `_weight_scale`, maybe in tiles
   TorchAoInt4,           ///< likewise transposed, `_weight_zero_point`
 };
 

@@ -170,6 +170,9 @@ struct CheckpointPart {
   bool isSplat = false;
   /// All rows are stored in a single dimension.
   bool isFlat = false;
+  /// The matrix may be stored in tiles of 128 x 4, the order in which tensor
+  /// cores of sm_100a read scales; the file's shape tells.
+  bool maybeTiled = false;
   PartUse use = PartUse::Values;
   ElementPacking packing;
   BlockPacking blocks;

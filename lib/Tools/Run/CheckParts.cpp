@@ -194,6 +194,17 @@ static std::string checkMiddleZeros(const CheckpointPart &part,
 }
 
 static std::string checkZeros(const SafetensorsEntry &entry) {
+  if (entry.dtype == moert::DType::I8) {
+    const uint8_t *end = entry.data + entry.bytes;
+    const uint8_t *found =
+        std::find_if(entry.data, end, [](uint8_t byte) { return byte != 0; });
+    return found == end
+               ? ""
+               : "has the zero point " + std::to_string(int8_t(*found)) +
+                     " (element " + std::to_string(found - entry.data) +
+                     "), expected 0 everywhere: the configuration's weights "
+                     "are symmetric";
+  }
   if (!canConvert(entry.dtype, moert::DType::F32))
     return "is " + ::describe(entry) + ", expected numbers that are all 0";
   size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;

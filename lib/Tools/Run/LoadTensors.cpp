@@ -452,7 +452,8 @@ static Status setOrders(moert::Checkpoint &checkpoint,
     const std::vector<int64_t> &shape = (*entry)->shape;
     int64_t rows = located.part->numRows, columns = info->shape.back();
     // The first shape that tells decides, and the others are held to it.
-    if (areTransposed || shape.size() < 2 || rows == columns)
+    if (areTransposed || shape.size() < 2 || rows == columns ||
+        located.part->maybeTiled)
       return Status::ok();
     int64_t last = shape.back(), before = shape[shape.size() - 2];
     if (before == columns && last == rows)

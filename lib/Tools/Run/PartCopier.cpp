@@ -383,26 +383,42 @@ SafetensorsEntry PartCopier::getMatrix(int64_t number, int64_t count) const {
   return one;
 }
 
-Status PartCopier::copyFetched(const CheckpointPart &part, int64_t place,
-                               uint8_t *matrix) {
+moert::Result<SafetensorsEntry>
+PartCopier::fetchMatrix(const CheckpointPart &part, int64_t place,
+                        std::vector<uint8_t> &bytes) const {
   bool hasAll = target.isStacked && !part.isPerExpert();
   SafetensorsEntry from =
       getMatrix(hasAll ? target.getMatrix(place) - part.firstExpert : 0,
                 hasAll ? countExperts(part) : 1);
-  std::vector<uint8_t> bytes(from.bytes);
+  if (!from.device)
+    return from;
+  bytes.resize(from.bytes);
   if (Status status =
           from.device->copyOut(bytes.data(), from.data, bytes.size());
       !status)
     return status.withContext("tensor '" + moert::printable(entry.name) + "'");
   from.data = bytes.data();
   from.device = nullptr;
-  CheckpointPart one = part;
-  if (hasAll) {
-    one.name = "{e}";
-    one.flattened = false;
-  }
-  from.shape = getExpectedShape(one);
-  return PartCopier(file, from, target).copyPart(one, place, matrix);
+  return from;
+}
+
+/// The part for values of one expert.
+static CheckpointPart makePartOfOne(CheckpointPart part) {
+  part.name = "{e}";
+  part.flattened = false;
+  return part;
+}
+
+Status PartCopier::copyFetched(const CheckpointPart &part, int64_t place,
+                               uint8_t *matrix) {
+  std::vector<uint8_t> bytes;
+  moert::Result<SafetensorsEntry> from = fetchMatrix(part, place, bytes);
+  if (!from)
+    return from.status();
+  bool hasAll = target.isStacked && !part.isPerExpert();
+  CheckpointPart one = hasAll ? makePartOfOne(part) : part;
+  from->shape = getExpectedShape(one);
+  return PartCopier(file, *from, target).copyPart(one, place, matrix);
 }
 
 moert::Result<std::optional<llvm::SmallVector<moert::RowCopy, 2>>>
@@ -470,11 +486,80 @@ Status PartCopier::copyDecoded(const CheckpointPart &part,
                             reinterpret_cast<const uint8_t *>(values.data()),
                             values.size() * sizeof(float),
                             /*blockType=*/""};
-  CheckpointPart one = part;
-  // The values are those of one expert.
-  one.name = "{e}";
+  CheckpointPart one = makePartOfOne(part);
   one.use = PartUse::RoundedValues;
   return PartCopier(file, plain, target).copyPart(one, place, matrix);
+}
+
+/// Tiles of 128 rows x 4 columns, row by row of tiles. A tile has its rows r,
+/// r + 32, r + 64 and r + 96 behind each other. The last tiles are padded.
+constexpr int64_t kTileRows = 128, kTileColumns = 4, kTileGroup = 32,
+                  kTileGroups = kTileRows / kTileGroup;
+
+static int64_t countTiles(int64_t size, int64_t ofTile) {
+  return int64_t(llvm::divideCeil(uint64_t(size), uint64_t(ofTile)));
+}
+
+bool PartCopier::isTiled(const CheckpointPart &part) const {
+  if (!part.maybeTiled || part.transposed ||
+      isSameShape(entry.shape, getExpectedShape(part)))
+    return false;
+  std::vector<int64_t> shape = {
+      countTiles(part.numRows, kTileRows) * kTileGroup,
+      countTiles(target.getWhole().columns, kTileColumns) * kTileColumns *
+          kTileGroups};
+  if (target.isStacked && !part.isPerExpert())
+    shape.insert(shape.begin(), countExperts(part));
+  return isSameShape(entry.shape, shape);
+}
+
+Status PartCopier::copyTiled(const CheckpointPart &part, int64_t place,
+                             uint8_t *matrix) {
+  std::vector<uint8_t> bytes;
+  moert::Result<SafetensorsEntry> from = fetchMatrix(part, place, bytes);
+  if (!from)
+    return from.status();
+  auto size = size_t(getBytes(entry.dtype, 1));
+  int64_t columns = target.getWhole().columns;
+  int64_t tilesOfRow = countTiles(columns, kTileColumns);
+  std::vector<uint8_t> values(size_t(part.numRows * columns) * size);
+  for (int64_t row = 0; row < part.numRows; ++row)
+    for (int64_t column = 0; column < columns; ++column) {
+      int64_t tile = row / kTileRows * tilesOfRow + column / kTileColumns;
+      int64_t at = tile * kTileRows + row % kTileGroup * kTileGroups +
+                   row % kTileRows / kTileGroup;
+      std::memcpy(values.data() + size_t(row * columns + column) * size,
+                  from->data +
+                      size_t(at * kTileColumns + column % kTileColumns) * size,
+                  size);
+    }
+  SafetensorsEntry plain = {
+      entry.name,      entry.dtype,   {part.numRows, columns},
+      values.data(),   values.size(),
+      /*blockType=*/""};
+  return PartCopier(file, plain, target)
+      .copyPart(makePartOfOne(part), place, matrix);
+}
+
+bool PartCopier::isOneScale(const CheckpointPart &part) const {
+  bool hasAll = target.isStacked && !part.isPerExpert();
+  return getScaleSign(part.use) && target.getWhole().isVector &&
+         part.numRows > 1 &&
+         multiply(entry.shape) == (hasAll ? countExperts(part) : 1);
+}
+
+Status PartCopier::copyOneScale(const CheckpointPart &part, int64_t place,
+                                uint8_t *matrix) {
+  std::vector<uint8_t> bytes, values;
+  moert::Result<SafetensorsEntry> from = fetchMatrix(part, place, bytes);
+  if (!from)
+    return from.status();
+  for (int64_t row = 0; row < part.numRows; ++row)
+    values.insert(values.end(), from->data, from->data + from->bytes);
+  SafetensorsEntry repeated = {entry.name,    entry.dtype,   {part.numRows},
+                               values.data(), values.size(), /*blockType=*/""};
+  return PartCopier(file, repeated, target)
+      .copyPart(makePartOfOne(part), place, matrix);
 }
 
 Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
@@ -508,6 +593,10 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
     powers.dtype = moert::DType::F8E8M0;
     return PartCopier(file, powers, target).copyPart(part, place, matrix);
   }
+  if (isTiled(part))
+    return copyTiled(part, place, matrix);
+  if (isOneScale(part))
+    return copyOneScale(part, place, matrix);
   if (Status status = checkShape(part); !status)
     return status;
   if (entry.device)

@@ -112,6 +112,20 @@ private:
   /// Dequantizes ggml's blocks of a matrix that the layer stores in its dtype.
   moert::Status copyDecoded(const CheckpointPart &part, const GgmlBlock &block,
                             int64_t place, uint8_t *matrix);
+  /// Whether the file has the matrix in tiles (CheckpointPart::maybeTiled).
+  bool isTiled(const CheckpointPart &part) const;
+  moert::Status copyTiled(const CheckpointPart &part, int64_t place,
+                          uint8_t *matrix);
+  /// Whether the file has one scale for all rows of a matrix: gate and up that
+  /// were quantized as one.
+  bool isOneScale(const CheckpointPart &part) const;
+  moert::Status copyOneScale(const CheckpointPart &part, int64_t place,
+                             uint8_t *matrix);
+  /// The part's matrix in the memory of the host; `bytes` holds it if it is
+  /// fetched from a device.
+  moert::Result<moert::SafetensorsEntry>
+  fetchMatrix(const CheckpointPart &part, int64_t place,
+              std::vector<uint8_t> &bytes) const;
   void copyPlain(const CheckpointPart &part, int64_t first, const Run &run,
                  uint8_t *matrix);
   /// Records the first of `count` elements that is not finite.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Makes the small quantized checkpoints of this folder with the tools that publish such.
 
-  python -m venv V; V/bin/pip install compressed-tensors nvidia-modelopt bitsandbytes requests omegaconf pulp scipy
+  python -m venv V; V/bin/pip install compressed-tensors nvidia-modelopt bitsandbytes requests omegaconf pulp scipy torchao
   pip download --no-deps --no-binary :all: autoawq gptqmodel; tar xzf ...
   V/bin/python make_checkpoints.py AUTOAWQ-SOURCE GPTQMODEL-SOURCE
 
@@ -12,6 +12,7 @@ matrices as the tool dequantizes them. Nothing of it is needed to run the tests.
 
 import ast
 import contextlib
+import functools
 import importlib
 import json
 import math
@@ -137,6 +138,29 @@ def modelopt(name):
     }, pack)
 
 
+def torchao(name, config):
+    """Configurations are of torchao.prototype.mx_formats.inference_workflow, and the names those of its safetensors."""
+    from torchao.core.config import config_to_dict
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import quantize_
+
+    def pack(weight, generator):
+        linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=torch.bfloat16)
+        linear.weight.data = weight.to(torch.bfloat16)
+        module = torch.nn.Sequential(linear)
+        quantize_(module, config)
+        tensors, _ = flatten_tensor_state_dict(module.state_dict())
+        matrix = module[0].weight.dequantize(torch.float32)
+        return {key.removeprefix("0."): value for key, value in tensors.items()}, matrix
+
+    # Scales are in tiles of 128 rows x 4 columns: two tiles of both directions.
+    write(name, torch.bfloat16, {
+        "quant_method": "torchao", "quant_type": {"default": config_to_dict(config)}, "quant_type_kwargs": {},
+        "include_input_output_embeddings": False, "untie_embedding_weights": False,
+        "modules_to_not_convert": ["mlp.gate"],
+    }, pack, 160)
+
+
 def draw(shape, bits, group, symmetric, generator):
     """Scales and zero points, of groups x rows, and a matrix that they represent exactly."""
     rows, columns = shape
@@ -228,6 +252,14 @@ def main(awq_source, gptq_source):
     # Two blocks of scales.
     bitsandbytes("bnb-nf4-nested", True, 320)
     modelopt("modelopt-nvfp4")
+    from torchao.prototype.mx_formats import inference_workflow
+    from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+    mx = functools.partial(inference_workflow.MXDynamicActivationMXWeightConfig,
+                           kernel_preference=KernelPreference.EMULATED)
+    four = torch.float4_e2m1fn_x2
+    torchao("torchao-mxfp8", mx())
+    torchao("torchao-mxfp4", mx(activation_dtype=four, weight_dtype=four))
+    torchao("torchao-nvfp4", inference_workflow.NVFP4WeightOnlyConfig())
     gptq("gptq-int4", gptq_source, 4, 32, True)
     gptq("gptq-int4-zeros", gptq_source, 4, 32, False)
     gptq("gptq-int8", gptq_source, 8, -1, True)
