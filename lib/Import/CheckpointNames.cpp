@@ -150,13 +150,16 @@ private:
     return suffixes;
   }
   /// The suffixes in each way of naming them.
-  SmallVector<Suffixes, 2> getSuffixes(bool isParameter, bool isBias) const {
+  SmallVector<Suffixes, 4> getSuffixes(bool isParameter, bool isBias) const {
     if (isBias)
       return {makeSuffix(isParameter ? "_bias" : ".bias")};
     if (!isParameter)
       return {getModuleSuffixes()};
     if (!quantization)
       return {makeSuffix("")};
+    // No tool writes an order of columns for all experts together.
+    if (isRouted && spec.expertColumns)
+      return {};
     return getParameterTensors(*quantization, projection);
   }
 
@@ -357,22 +360,34 @@ private:
         addForm(form, isFirst, isBias);
     }
     if (spec.numAlwaysChosen > 0)
-      addAlwaysChosen(names.always[isFirst ? 0 : 1]);
+      addAlwaysChosen(names.fused[!isFirst], names.always[!isFirst]);
   }
 
-  /// Keeps the forms with one tensor of all experts, and adds that of the
-  /// experts that every token has.
-  void addAlwaysChosen(StringRef name) {
-    llvm::erase_if(forms, [](const CheckpointForm &form) {
-      return form.size() != 1 || form.front().isPerExpert();
+  /// Keeps the forms with tensors of all experts, and adds those of the experts
+  /// that every token has. They are plain if the weight is dequantized.
+  void addAlwaysChosen(StringRef fused, StringRef always) {
+    llvm::erase_if(forms, [&](const CheckpointForm &form) {
+      return llvm::any_of(form, [&](const CheckpointPart &part) {
+        return !StringRef(part.name).starts_with(fused) ||
+               part.numRows != numRows;
+      });
     });
     for (CheckpointForm &form : forms) {
-      CheckpointPart always = form.front();
-      form.front().numExperts = always.firstExpert =
-          spec.numExperts - spec.numAlwaysChosen;
-      always.numExperts = spec.numAlwaysChosen;
-      always.name = name.str();
-      form.push_back(std::move(always));
+      CheckpointForm added;
+      if (form.front().matrix)
+        added = {makePart(always)};
+      else
+        added = form;
+      for (CheckpointPart &part : added) {
+        part.firstExpert = spec.numExperts - spec.numAlwaysChosen;
+        part.numExperts = spec.numAlwaysChosen;
+        StringRef suffix = part.name;
+        if (suffix.consume_front(fused))
+          part.name = (always + suffix).str();
+      }
+      for (CheckpointPart &part : form)
+        part.numExperts = spec.numExperts - spec.numAlwaysChosen;
+      llvm::append_range(form, added);
     }
   }
 
@@ -422,21 +437,22 @@ private:
       }
       return;
     }
-    // One tensor has one scheme.
+    // One tensor has one scheme. Experts that every token has are in others.
+    size_t numTogether =
+        stored.schemes.size() -
+        perExpert * size_t(isRouted ? spec.numAlwaysChosen : 0);
     const std::optional<QuantizationSpec> &only = stored.schemes.front();
-    bool isOne = llvm::all_of(
-        stored.schemes, [&](const auto &scheme) { return scheme == only; });
+    bool isOne =
+        llvm::all_of(ArrayRef(stored.schemes).take_front(numTogether),
+                     [&](const auto &scheme) { return scheme == only; });
     if (!isOne || !only)
       return;
+    auto numExperts = int64_t(numTogether / perExpert);
     for (StringRef name : splitNames(isFirst ? form.both : form.down))
-      for (auto [way, suffixes] :
-           llvm::enumerate(getParameterTensors(*only, Projection::Scale))) {
-        auto matrix =
-            makeStoredMatrix(*only, numberName(name, spec),
-                             {spec.numExperts, numRows, numColumns}, way);
-        if (matrix)
-          forms.push_back(makeStoredParts(std::move(matrix), numRows));
-      }
+      for (auto &matrix :
+           makeStoredParameters(*only, numberName(name, spec),
+                                {numExperts, numRows, numColumns}))
+        forms.push_back(makeStoredParts(std::move(matrix), numRows));
   }
 
   /// The tensors of a stored matrix: its elements give the part, and the others
@@ -561,6 +577,9 @@ constexpr StringLiteral kCommonTypes[] = {"qwen2_moe", "deepseek_v3",
 std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
                                                const TensorInfo &tensor) {
   std::vector<CheckpointForm> forms;
+  auto haveSameName = [](const CheckpointPart &a, const CheckpointPart &b) {
+    return a.name == b.name;
+  };
   auto add = [&](const Family *family, bool fused) {
     if (!family)
       return;
@@ -568,7 +587,7 @@ std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
          FormBuilder(spec, family->names, fused).getForms(tensor))
       // A family has no names for some quantized tensors.
       if (!form.empty() && llvm::none_of(forms, [&](const auto &other) {
-            return other.front().name == form.front().name;
+            return llvm::equal(form, other, haveSameName);
           }))
         forms.push_back(std::move(form));
   };

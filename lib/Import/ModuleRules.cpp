@@ -24,9 +24,13 @@ namespace {
 constexpr size_t kDown = 2;
 
 /// Possible prefixes of `layers.N` in module names.
-constexpr StringLiteral kPrefixes[] = {
-    "model.",          "model.language_model.", "language_model.model.",
-    "language_model.", "thinker.model.",        ""};
+constexpr StringLiteral kPrefixes[] = {"model.",
+                                       "model.language_model.",
+                                       "language_model.model.",
+                                       "language_model.",
+                                       "thinker.model.",
+                                       "model.llm.",
+                                       ""};
 
 /// The character class for an escape that llvm::Regex lacks; empty for any
 /// other letter.
@@ -204,6 +208,10 @@ std::vector<LayerModule> LayerModules::get(StringRef weight,
     StringRef together = isRouted ? family.names.fused[isDown]
                          : isDown ? StringRef()
                                   : family.names.sharedFused;
+    module.isAlwaysChosen =
+        isRouted && expert >= spec.numExperts - spec.numAlwaysChosen;
+    if (module.isAlwaysChosen)
+      together = family.names.always[isDown];
     for (StringRef alternatives : {all[projection], together}) {
       SmallVector<StringRef> names;
       alternatives.split(names, '|', -1, /*KeepEmpty=*/false);

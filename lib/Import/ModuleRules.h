@@ -36,6 +36,9 @@ struct LayerModule {
   size_t projection = 0;
   /// With the path of the model ("model.layers.3.mlp.experts.0.up_proj").
   std::vector<std::string> names;
+  /// Every token has the expert; its matrices may be in a parameter of their
+  /// own.
+  bool isAlwaysChosen = false;
 };
 
 /// The names of the modules of one layer.

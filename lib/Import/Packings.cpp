@@ -36,6 +36,8 @@ enum class Role {
   /// modules without them.
   NoBias,
   NoZeroPoint,
+  /// Not read.
+  Beside,
   /// Values of the middle code, and the scales needed to make minima of them.
   MiddleValue,
   ScaleOfMiddle,
@@ -82,6 +84,13 @@ struct PackedTensor {
   /// Scales are stored as reciprocals.
   bool isInverse = false;
 };
+
+/// Beside the parameters of ModelOpt's files of Inkling.
+constexpr StringLiteral kInputAmax = ".input_amax",
+                        kOriginalShape = ".original_shape";
+bool isOfDotted(StringRef suffix) {
+  return suffix == kInputAmax || suffix == kOriginalShape;
+}
 
 struct PackingInfo {
   Packing packing;
@@ -141,7 +150,9 @@ ArrayRef<PackingInfo> getInfos() {
        {{Role::Weight, ".weight"},
         {Role::Scale, ".weight_scale"},
         {Role::GlobalScale, ".weight_scale_2"},
-        {Role::InputScale, ".input_scale"}},
+        {Role::InputScale, ".input_scale"},
+        {Role::Beside, kInputAmax, kPlain, optional},
+        {Role::Beside, kOriginalShape, kPlain, optional}},
        /*hasSigns=*/true},
       makeGptq(Packing::Gptq, true),
       makeGptq(Packing::GptqV2, false),
@@ -245,6 +256,7 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
     return PartUse::MiddleValues;
   case Role::NestedScale:
     return PartUse::NestedScales;
+  case Role::Beside:
   case Role::ScaleOfMiddle:
   case Role::NestedValues:
     return PartUse::Unused;
@@ -319,6 +331,7 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::GroupOfColumn:
   case Role::NoBias:
   case Role::NoZeroPoint:
+  case Role::Beside:
   case Role::NF4Numbers:
   case Role::NF4State:
     return projection == Projection::Weight;
@@ -372,50 +385,103 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
   return parts;
 }
 
-SmallVector<SmallVector<CheckpointPart, 4>, 2>
+namespace {
+
+/// What becomes of ".weight_scale" beside a parameter of all experts.
+enum class ParameterNames {
+  /// "_scale"
+  Short,
+  /// "_weight_scale"
+  Long,
+  /// ".weight_scale", as of a module
+  Module,
+  /// ".scale", ".scale2": ModelOpt's files of Inkling
+  Dotted
+};
+constexpr size_t kNumParameterNames = 4;
+
+std::string rename(StringRef suffix, ParameterNames names) {
+  constexpr StringLiteral weight = ".weight";
+  if (isOfDotted(suffix))
+    return suffix.str();
+  // torchao's "._weight_scale" has the parameter's own name in place of
+  // "weight".
+  if (suffix.consume_front("._weight"))
+    return ("._{p}" + suffix).str();
+  bool isElements = suffix == weight;
+  switch (names) {
+  case ParameterNames::Short:
+    if (isElements || suffix.starts_with(".weight_"))
+      suffix.consume_front(weight);
+    break;
+  case ParameterNames::Long:
+    if (isElements)
+      return "";
+    break;
+  case ParameterNames::Module:
+    return suffix.str();
+  case ParameterNames::Dotted:
+    if (suffix == ".weight_scale_2")
+      return ".scale2";
+    if (suffix.consume_front(".weight_"))
+      return ("." + suffix).str();
+    return isElements ? "" : suffix.str();
+  }
+  std::string name = suffix.str();
+  if (suffix.starts_with("."))
+    name.front() = '_';
+  return name;
+}
+
+} // namespace
+
+/// `way` counts the names. Empty if the tool does not use them.
+static SmallVector<CheckpointPart, 4>
+getParameterTensors(const QuantizationSpec &quantization, Projection projection,
+                    size_t way) {
+  const PackingInfo *info = findInfo(quantization);
+  auto names = ParameterNames(way);
+  bool isDotted = names == ParameterNames::Dotted;
+  if (!info || (isDotted && info->packing != Packing::ModelOpt))
+    return {};
+  SmallVector<CheckpointPart, 4> parts;
+  if (info->fused[0].empty()) {
+    parts = getModuleTensors(quantization, projection);
+    for (CheckpointPart &part : parts)
+      part.name = rename(part.name, names);
+    return parts;
+  }
+  bool isScale = projection == Projection::Scale;
+  if (!isScale && projection != Projection::Weight)
+    return {};
+  parts.emplace_back();
+  parts.front().name = info->fused[isScale].str();
+  if (isScale)
+    parts.front().use = PartUse::Scales;
+  return parts;
+}
+
+SmallVector<SmallVector<CheckpointPart, 4>, 4>
 getParameterTensors(const QuantizationSpec &quantization,
                     Projection projection) {
-  const PackingInfo *info = findInfo(quantization);
-  if (!info)
-    return {};
-  if (!info->fused[0].empty()) {
-    if (projection != Projection::Weight && projection != Projection::Scale)
-      return {};
-    CheckpointPart part;
-    part.name = info->fused[projection == Projection::Scale].str();
-    if (projection == Projection::Scale)
-      part.use = PartUse::Scales;
-    return {{part}};
-  }
-  // ".weight_scale" becomes "_scale" or "_weight_scale"; torchao's
-  // "._weight_scale" has the parameter's own name in place of "weight".
-  SmallVector<SmallVector<CheckpointPart, 4>, 2> ways;
-  for (bool isShort : {true, false}) {
+  SmallVector<SmallVector<CheckpointPart, 4>, 4> ways;
+  auto isSame = [](const CheckpointPart &a, const CheckpointPart &b) {
+    return a.name == b.name;
+  };
+  for (size_t way = 0; way < kNumParameterNames; ++way) {
     SmallVector<CheckpointPart, 4> parts =
-        getModuleTensors(quantization, projection);
-    for (CheckpointPart &part : parts) {
-      StringRef suffix = part.name;
-      if (suffix == ".weight" || (isShort && suffix.starts_with(".weight_")))
-        suffix.consume_front(".weight");
-      std::string name = suffix.str();
-      if (suffix.consume_front("._weight"))
-        name = ("._{p}" + suffix).str();
-      else if (suffix.starts_with("."))
-        name.front() = '_';
-      part.name = std::move(name);
-    }
-    bool isNew = llvm::none_of(ways, [&](ArrayRef<CheckpointPart> other) {
-      return !parts.empty() && other.front().name == parts.front().name;
-    });
-    if (!parts.empty() && isNew)
+        getParameterTensors(quantization, projection, way);
+    if (!parts.empty() && llvm::none_of(ways, [&](const auto &other) {
+          return llvm::equal(parts, other, isSame);
+        }))
       ways.push_back(std::move(parts));
   }
   return ways;
 }
 
-SmallVector<std::string, 2>
+SmallVector<std::string, 4>
 getFusedSuffixes(const QuantizationSpec &quantization, Projection projection) {
-  SmallVector<std::string, 2> suffixes;
+  SmallVector<std::string, 4> suffixes;
   for (ArrayRef<CheckpointPart> way :
        getParameterTensors(quantization, projection))
     suffixes.push_back(way.front().name);
@@ -435,7 +501,7 @@ std::string joinName(StringRef name, StringRef suffix) {
       .str();
 }
 
-std::shared_ptr<const StoredMatrix>
+static std::shared_ptr<const StoredMatrix>
 makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
                  std::vector<int64_t> shape, std::optional<size_t> way) {
   // Input scales have no use then.
@@ -451,14 +517,10 @@ makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
     StringRef suffix = tensor.name;
     Projection projection = takePlane(suffix);
     SmallVector<CheckpointPart, 4> parts;
-    if (way) {
-      auto ways = getParameterTensors(weightOnly, projection);
-      if (ways.empty())
-        return nullptr;
-      parts = ways[std::min(*way, ways.size() - 1)];
-    } else {
+    if (way)
+      parts = getParameterTensors(weightOnly, projection, *way);
+    else
       parts = getModuleTensors(weightOnly, projection);
-    }
     if (parts.empty())
       return nullptr;
     for (CheckpointPart &part : parts) {
@@ -469,6 +531,23 @@ makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
     tensor.checkpointForms = {CheckpointForm(parts.begin(), parts.end())};
   }
   return matrix;
+}
+
+std::shared_ptr<const StoredMatrix>
+makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
+                 std::vector<int64_t> shape) {
+  return makeStoredMatrix(quantization, module, std::move(shape),
+                          /*way=*/std::nullopt);
+}
+
+std::vector<std::shared_ptr<const StoredMatrix>>
+makeStoredParameters(const QuantizationSpec &quantization, StringRef name,
+                     const std::vector<int64_t> &shape) {
+  std::vector<std::shared_ptr<const StoredMatrix>> matrices;
+  for (size_t way = 0; way < kNumParameterNames; ++way)
+    if (auto matrix = makeStoredMatrix(quantization, name, shape, way))
+      matrices.push_back(std::move(matrix));
+  return matrices;
 }
 
 } // namespace moec

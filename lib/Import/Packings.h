@@ -40,12 +40,15 @@ Projection takePlane(llvm::StringRef &name);
 std::string joinName(llvm::StringRef name, llvm::StringRef suffix);
 
 /// The quantized matrices of E experts, E x rows x K, that the layer stores in
-/// its dtype. `module` is their name. With `way` all experts are in one
-/// parameter of each kind, named in this way of `getParameterTensors`.
+/// its dtype. `module` is their name.
 std::shared_ptr<const StoredMatrix>
 makeStoredMatrix(const QuantizationSpec &quantization, llvm::StringRef module,
-                 std::vector<int64_t> shape,
-                 std::optional<size_t> way = std::nullopt);
+                 std::vector<int64_t> shape);
+/// Likewise of experts that are all in one parameter of each kind, one for each
+/// naming of `getParameterTensors`.
+std::vector<std::shared_ptr<const StoredMatrix>>
+makeStoredParameters(const QuantizationSpec &quantization, llvm::StringRef name,
+                     const std::vector<int64_t> &shape);
 
 /// The tensors of a module that give one projection of its matrix; the
 /// projection's own tensor is first. `name` is the suffix of the module's name;
@@ -56,11 +59,11 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection);
 /// Tensors beside parameters of all experts, whose names have no module:
 /// `gate_up_proj_scale` beside `gate_up_proj`. One list for each naming that a
 /// tool uses.
-llvm::SmallVector<llvm::SmallVector<CheckpointPart, 4>, 2>
+llvm::SmallVector<llvm::SmallVector<CheckpointPart, 4>, 4>
 getParameterTensors(const QuantizationSpec &quantization,
                     Projection projection);
 /// The names' suffixes alone.
-llvm::SmallVector<std::string, 2>
+llvm::SmallVector<std::string, 4>
 getFusedSuffixes(const QuantizationSpec &quantization, Projection projection);
 
 } // namespace moec

@@ -215,7 +215,8 @@ private:
   }
 
   /// Whether the checkpoint has the module's matrix as it is. Where names do
-  /// not tell, all matrices of the weight have to lack their scales.
+  /// not tell, all matrices of the weight have to lack their scales, except
+  /// those of experts that every token has.
   bool isPlain(const LayerModule &module,
                const QuantizationSpec &quantization) const {
     if (!names.isPlain(module, quantization))
@@ -224,7 +225,8 @@ private:
       return true;
     for (int64_t e = 0; e < modules.getNumExperts(module.weight); ++e)
       for (const LayerModule &other : modules.get(module.weight, e))
-        if (!names.isPlain(other, quantization))
+        if (other.isAlwaysChosen == module.isAlwaysChosen &&
+            !names.isPlain(other, quantization))
           return false;
     return true;
   }

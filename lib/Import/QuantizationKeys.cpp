@@ -95,8 +95,13 @@ constexpr ToolKey kCompressedTensors[] = {
 };
 
 constexpr ToolKey kModelOpt[] = {
-    {"config_groups"},   {"has_zero_point", "false"},  {"kv_cache_quant_algo"},
-    {"kv_cache_scheme"}, {"pre_quant_scale", "false"}, {"producer"},
+    {"config_groups"},
+    {"has_zero_point", "false"},
+    {"kv_cache_quant_algo"},
+    {"kv_cache_scheme"},
+    {"modelopt_quant_config"},
+    {"pre_quant_scale", "false"},
+    {"producer"},
 };
 
 constexpr ToolKey kAutoRound[] = {

@@ -83,8 +83,13 @@ bool StoredNames::cutsAcrossHalves(StringRef weight,
       spec.intermediateSize % stored.blockRows == 0)
     return false;
   LayerModule gate = modules.get(weight, 0).front();
-  return llvm::any_of(getFusedSuffixes(quantization, Projection::Scale),
-                      [&](StringRef suffix) { return has(gate, suffix); });
+  // The suffix of a module is that of gate alone, too.
+  SmallVector<CheckpointPart, 4> own =
+      getModuleTensors(quantization, Projection::Scale);
+  return llvm::any_of(
+      getFusedSuffixes(quantization, Projection::Scale), [&](StringRef suffix) {
+        return (own.empty() || suffix != own.front().name) && has(gate, suffix);
+      });
 }
 
 } // namespace moec

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 from test_engine_families import EXPERTS, WIDTH, choose, draw_experts, sigmoid, softmax
-from test_field_checkpoints import HIDDEN, TOP_K, draw
+from test_field_checkpoints import HIDDEN, TOP_K, draw, nvfp4
 from test_module_schemes import TOKENS, expect_near, run
 
 erf = np.vectorize(math.erf)
@@ -136,11 +136,39 @@ def test_norm_in_the_latent_width(has_norm, tmp_path):
     expect_near(output, (normalize(rows, norm, 1e-2) if has_norm else rows) @ up.T)
 
 
-@pytest.mark.parametrize("ranks", ["", '{"tp": 2, "experts": "linear"}', '{"tp": 2}'])
-def test_shared_experts_with_weights_of_the_router(ranks, tmp_path):
+def pack_nvfp4(stack, tool):
+    """The suffixes and tensors of a parameter of all experts, with one factor of each expert, and what they mean."""
+    parts, meant = zip(*(nvfp4(matrix, 1) for matrix in stack), strict=True)
+    words, scales, factors = (np.stack([part[key] for part in parts]) for key in (
+        ".weight", ".weight_scale", ".weight_scale_2"))  # fmt: skip
+    if tool == "modelopt":
+        stored = {"": words, ".scale": scales, ".scale2": factors, ".input_amax": np.float32([3]),
+                  ".original_shape": np.int64(stack.shape)}  # fmt: skip
+    else:
+        stored = {".weight_packed": words, ".weight_scale": scales, ".weight_global_scale": 1 / factors,
+                  ".input_global_scale": np.full(len(stack), 7, np.float32)}  # fmt: skip
+    return stored, np.stack(meant)
+
+
+#: Of Inkling's experts in NVFP4; those that every token has are not quantized.
+INKLING = {
+    "modelopt": {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": None,
+                 "modelopt_quant_config": {"quant_cfg": {"*input_quantizer": {"enable": True}}, "algorithm": "max"},
+                 "exclude_modules": ["model.llm.layers.2.mlp.experts", "model.llm.unembed"]},
+    "compressed-tensors": {
+        "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "ignore": ["re:.*shared_experts.*"],
+        "config_groups": {"group_0": {"targets": ["Linear"], "input_activations": None, "weights": {
+            "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "ranks"), [
+    ("", ""), ("", '{"tp": 2, "experts": "linear"}'), ("", '{"tp": 2}'), ("modelopt", ""), ("compressed-tensors", ""),
+    ("modelopt", '{"tp": 2, "experts": "linear"}')])  # fmt: skip
+def test_shared_experts_with_weights_of_the_router(tool, ranks, tmp_path):
     """Inkling: every token has the shared experts, whose logits are the router's last rows; also over two ranks."""
     rng = np.random.default_rng(5)
-    shared, prefix = 2, "model.layers.0.mlp."
+    shared, prefix = 2, "model.llm.layers.0.mlp." if tool else "model.layers.0.mlp."
     count = EXPERTS + shared
     first, second = draw(rng, count, 2 * WIDTH, HIDDEN), draw(rng, count, HIDDEN, WIDTH)
     router, bias = draw(rng, count, HIDDEN), draw(rng, EXPERTS)
@@ -152,6 +180,11 @@ def test_shared_experts_with_weights_of_the_router(ranks, tmp_path):
               "n_shared_experts": shared, "num_experts_per_tok": TOP_K, "intermediate_size": WIDTH,
               "dense_intermediate_size": 3 * WIDTH, "route_scale": 4.0, "num_hidden_layers": 1,
               "shared_expert_sink": True, "torch_dtype": "float32"}  # fmt: skip
+    for name, stack in (("w13", first), ("w2", second)) if tool else ():
+        config["quantization_config"] = INKLING[tool]
+        del tensors[f"{prefix}experts.{name}_weight"]
+        stored, stack[:EXPERTS] = pack_nvfp4(stack[:EXPERTS], tool)
+        tensors |= {f"{prefix}experts.{name}_weight{suffix}": tensor for suffix, tensor in stored.items()}
     x, output, said = run(tmp_path, config, tensors, arguments=[f"--parallel={ranks}"] if ranks else [])
     assert output is not None, said
     scores = sigmoid(x @ router.T)
