@@ -59,6 +59,18 @@ std::string numberName(StringRef name, const LayerSpec &spec) {
   return result;
 }
 
+std::string putExpertLast(StringRef alternatives) {
+  std::string result;
+  SmallVector<StringRef> names;
+  alternatives.split(names, '|', -1, /*KeepEmpty=*/false);
+  for (StringRef name : names) {
+    auto [before, after] = name.split("{e}.");
+    if (!after.empty() && !after.contains('.'))
+      result += (result.empty() ? "" : "|") + (before + after + ".{e}").str();
+  }
+  return result;
+}
+
 CheckpointForm splitGate(CheckpointPart part) {
   part.numRows /= 2;
   part.use = PartUse::RoundedValues;
@@ -295,8 +307,8 @@ private:
   };
 
   /// The table of forms under the names of a family.
-  SmallVector<ExpertForm, 5> getExpertForms() {
-    SmallVector<ExpertForm, 5> forms;
+  SmallVector<ExpertForm, 6> getExpertForms() {
+    SmallVector<ExpertForm, 6> forms;
     StringRef gate = names.expert[0];
     bool isInOrder = spec.gateUpOrder == GateUpOrder::GateUp;
     // A module per expert.
@@ -306,6 +318,9 @@ private:
                          : StringRef()});
     if (!fused)
       return forms;
+    for (StringRef alternatives : names.expert)
+      derived.push_back(putExpertLast(alternatives));
+    forms.push_back({derived.end()[-3], derived.end()[-2], derived.end()[-1]});
     // Parameters of all experts, merged or split, and modules of all experts.
     for (bool isParameter : {true, false}) {
       auto keep = [&](StringRef alternatives) {

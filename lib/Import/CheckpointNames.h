@@ -21,6 +21,11 @@ std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
 /// in place of `{l}` and `{b}`.
 std::string numberName(llvm::StringRef name, const LayerSpec &spec);
 
+/// Alternatives with an expert's id behind the projection, as ModelOpt writes a
+/// parameter of all experts that it made a list of modules:
+/// "experts.{e}.up_proj" becomes "experts.up_proj.{e}".
+std::string putExpertLast(llvm::StringRef alternatives);
+
 /// A part for the router's weight of 2 R rows becomes two of R rows each: the
 /// rounded values and what the rounding loses.
 CheckpointForm splitGate(CheckpointPart part);

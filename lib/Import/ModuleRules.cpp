@@ -212,7 +212,10 @@ std::vector<LayerModule> LayerModules::get(StringRef weight,
         isRouted && expert >= spec.numExperts - spec.numAlwaysChosen;
     if (module.isAlwaysChosen)
       together = family.names.always[isDown];
-    for (StringRef alternatives : {all[projection], together}) {
+    std::string listed =
+        isRouted ? putExpertLast(all[projection]) : std::string();
+    for (StringRef alternatives :
+         {all[projection], together, StringRef(listed)}) {
       SmallVector<StringRef> names;
       alternatives.split(names, '|', -1, /*KeepEmpty=*/false);
       for (StringRef name : names) {

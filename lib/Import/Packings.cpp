@@ -324,9 +324,10 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::GlobalScale:
     return projection == Projection::GlobalScale;
   case Role::InputScale:
-    // Not used if only weights are quantized.
+    // Not used if activations are not quantized, or scaled in a call.
     return projection == Projection::InputScale ||
-           (projection == Projection::Weight && !quantization.activation);
+           (projection == Projection::Weight &&
+            !(quantization.activation && quantization.activation->isStatic));
   case Role::Shape:
   case Role::GroupOfColumn:
   case Role::NoBias:

@@ -366,6 +366,66 @@ def test_schemes(case, tmp_path):
     expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
 
 
+def tensor_fp8(matrix):
+    scale = np.float32(np.abs(matrix).max() / 448)
+    quantized = (matrix / scale).astype(E4M3)
+    return {".weight": quantized, ".weight_scale": np.full(1, scale)}, quantized.astype(np.float64) * scale
+
+
+def as_bytes(parts, *suffixes):
+    return {suffix: tensor.view(np.uint8) if suffix in suffixes else tensor for suffix, tensor in parts.items()}
+
+
+FP8_TENSORS = compressed({"targets": ["Linear"], "weights": FP8 | {"strategy": "tensor"}}, format="float-quantized")
+FP8_ROWS = compressed({"targets": ["Linear"], "weights": FP8}, format="float-quantized")
+EACH = "{block}experts.{e}.{projection}"
+#: Published layouts: the configuration, the encoder of a matrix, and the names of modules.
+LAYOUTS = {
+    "expert behind its projection": (FP8_ROWS, fp8, "{block}experts.{projection}.{e}"),
+    "plain expert behind its projection": (None, plain, "{block}experts.{projection}.{e}"),
+    "bytes of e4m3": (FP8_ROWS, lambda m: (as_bytes(fp8(m)[0], ".weight"), fp8(m)[1]), EACH),
+    "bytes of e4m3 scales": (modelopt(**{str(e): "W4A16_NVFP4" for e in range(EXPERTS)}),
+                             lambda m: (as_bytes(fp4(m)[0], ".weight_scale"), fp4(m)[1]), EACH),
+    "scales of a tensor": (FP8_TENSORS, tensor_fp8, EACH),
+    "scales of rows in one dimension": (
+        FP8_ROWS, lambda m: (fp8(m)[0] | {".weight_scale": fp8(m)[0][".weight_scale"][:, 0].copy()}, fp8(m)[1]), EACH),
+    "scales of rows in bf16": (FP8_ROWS, lambda m: bf16_scales(m), EACH),
+}  # fmt: skip
+
+
+def bf16_scales(matrix):
+    scales = (np.abs(matrix).max(1, keepdims=True) / 448).astype(BF16)
+    quantized = (matrix / scales.astype(np.float32)).astype(E4M3)
+    return {".weight": quantized, ".weight_scale": scales}, quantized.astype(np.float64) * scales.astype(np.float64)
+
+
+# field-bug: vllm#40888
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_layouts(case, tmp_path):
+    quantization, encode, name = LAYOUTS[case]
+    tensors, meant = make(lambda e, p: encode, name=name)
+    # Scales of a key-value cache belong to attention.
+    tensors |= {"model.layers.0.self_attn.k_proj.k_scale": np.float32([1])}
+    x, got, said = run(tmp_path, CONFIG | ({"quantization_config": quantization} if quantization else {}), tensors)
+    assert got is not None, said
+    expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
+
+
+@pytest.mark.parametrize("shape", [(EXPERTS,), (EXPERTS, 1, 1)])
+def test_one_scale_of_gate_and_up(shape, tmp_path):
+    rng = np.random.default_rng(6)
+    tensors, meant = {BLOCK + "gate.weight": draw(rng, EXPERTS, HIDDEN)}, []
+    for name, size in (("gate_up_proj", (2 * WIDTH, HIDDEN)), ("down_proj", (HIDDEN, WIDTH))):
+        parts, matrices = zip(*(tensor_fp8(draw(rng, *size)) for _ in range(EXPERTS)), strict=True)
+        tensors |= {f"{BLOCK}experts.{name}": np.stack([part[".weight"] for part in parts]),
+                    f"{BLOCK}experts.{name}_scale": np.stack([part[".weight_scale"] for part in parts]).reshape(shape)}
+        meant.append(np.stack(matrices))
+    x, got, said = run(tmp_path, CONFIG | {"quantization_config": FP8_TENSORS}, tensors)
+    assert got is not None, said
+    meant = dict(zip(PROJECTIONS, (meant[0][:, :WIDTH], meant[0][:, WIDTH:], meant[1]), strict=True))
+    expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
+
+
 # Values of the router that bf16 lacks decide between experts.
 # field-bug: Automodel#3674, Automodel#3818
 def test_router_in_f32(tmp_path):

@@ -543,7 +543,8 @@ Status PartCopier::copyTiled(const CheckpointPart &part, int64_t place,
 
 bool PartCopier::isOneScale(const CheckpointPart &part) const {
   bool hasAll = target.isStacked && !part.isPerExpert();
-  return getScaleSign(part.use) && target.getWhole().isVector &&
+  MatrixShape whole = target.getWhole();
+  return getScaleSign(part.use) && (whole.isVector || whole.columns == 1) &&
          part.numRows > 1 &&
          multiply(entry.shape) == (hasAll ? countExperts(part) : 1);
 }
@@ -592,6 +593,13 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
     SafetensorsEntry powers = entry;
     powers.dtype = moert::DType::F8E8M0;
     return PartCopier(file, powers, target).copyPart(part, place, matrix);
+  }
+  // Bytes of a type that the configuration says.
+  if (entry.dtype == moert::DType::U8 && target.dtype == moert::DType::F8E4M3 &&
+      !part.blocks) {
+    SafetensorsEntry floats = entry;
+    floats.dtype = target.dtype;
+    return PartCopier(file, floats, target).copyPart(part, place, matrix);
   }
   if (isTiled(part))
     return copyTiled(part, place, matrix);
