@@ -313,6 +313,14 @@ bool IgnoredFields::take(StringRef path) {
   return true;
 }
 
+bool IgnoredFields::offer(StringRef path) {
+  if (is_contained(withheld, path))
+    return false;
+  if (!is_contained(offered, path))
+    offered.push_back(path.str());
+  return true;
+}
+
 std::vector<std::string> IgnoredFields::getUsed() const {
   std::vector<std::string> result;
   for (const std::string &name : names)
@@ -367,10 +375,12 @@ void refuseUnreadKeys(FieldReader &config, const Family &family,
       continue;
     config.error(key, config.show(key) + " = " + describeValue(member.value) +
                           " is not supported for model_type \"" +
-                          spec.modelType +
-                          "\"; if it says nothing of the layer, read past it "
-                          "with --ignore-field=" +
-                          path);
+                          spec.modelType + "\"" +
+                          (ignored.offer(path)
+                               ? "; if it says nothing of the layer, read past "
+                                 "it with --ignore-field=" +
+                                     path
+                               : std::string()));
   }
 }
 

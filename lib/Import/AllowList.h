@@ -16,7 +16,14 @@ namespace moec {
 /// The keys that the user asked to ignore (`--ignore-field`).
 class IgnoredFields {
 public:
-  explicit IgnoredFields(llvm::ArrayRef<std::string> names) : names(names) {}
+  /// Messages do not offer to ignore the keys `withheld`.
+  explicit IgnoredFields(llvm::ArrayRef<std::string> names,
+                         llvm::ArrayRef<std::string> withheld = {})
+      : names(names), withheld(withheld) {}
+
+  /// Whether a message is to offer ignoring the key; records the offer.
+  bool offer(llvm::StringRef path);
+  llvm::ArrayRef<std::string> getOffered() const { return offered; }
 
   /// Whether the user asked to ignore the key at this path; records the use.
   bool take(llvm::StringRef path);
@@ -26,8 +33,9 @@ public:
   void reportUnused(llvm::StringRef fileName, Diagnostics &diags) const;
 
 private:
-  llvm::ArrayRef<std::string> names;
+  llvm::ArrayRef<std::string> names, withheld;
   llvm::SmallVector<llvm::StringRef> used;
+  std::vector<std::string> offered;
 };
 
 /// Whether a key could describe a layer with experts, judged by its name.

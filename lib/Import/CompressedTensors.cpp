@@ -319,10 +319,9 @@ readActivations(FieldReader &group, const Format &format,
   }
   if (format.inputs.empty()) {
     group.error(field, group.show(field) + " is not supported with format \"" +
-                           format.name +
-                           "\"; leave activations as they are with "
-                           "--ignore-field=" +
-                           group.getPath(field));
+                           format.name + "\"" +
+                           group.offerIgnoring(
+                               field, "; leave activations as they are with "));
     return std::nullopt;
   }
   return OperandReader(group, field, *inputs, format, context)

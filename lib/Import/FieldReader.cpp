@@ -121,12 +121,10 @@ static std::string quoteForShell(StringRef word) {
   return quoted + "'";
 }
 
-std::string FieldReader::offerIgnoring(StringRef name) const {
-  if (!ignored || !object.find(name))
+std::string FieldReader::offerIgnoring(StringRef name, StringRef words) const {
+  if (!ignored || !object.find(name) || !ignored->offer(getPath(name)))
     return {};
-  return "; if it says nothing of the experts, read past it with "
-         "--ignore-field=" +
-         quoteForShell(getPath(name));
+  return (words + "--ignore-field=" + quoteForShell(getPath(name))).str();
 }
 
 void FieldReader::setOrigin(StringRef name, StringRef field,

@@ -121,8 +121,12 @@ public:
   void reportMissing(llvm::StringRef name, const llvm::Twine &expected);
   void reportWrong(llvm::StringRef name, const json::Value &value,
                    const llvm::Twine &expected, bool isRequired = true);
-  /// `; read past it with --ignore-field=PATH`; empty if that is no way out.
-  std::string offerIgnoring(llvm::StringRef name) const;
+  /// `words` and `--ignore-field=PATH`, as a shell takes it; empty if that is
+  /// no way out.
+  std::string offerIgnoring(
+      llvm::StringRef name,
+      llvm::StringRef words =
+          "; if it says nothing of the experts, read past it with ") const;
   /// Records the origin of a field of the spec.
   void setOrigin(llvm::StringRef name, llvm::StringRef field,
                  const json::Value &value);

@@ -16,6 +16,7 @@
 #include "Families/DecoderLayers.h"
 #include "Families/ReadFamily.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
 
@@ -275,10 +276,12 @@ std::vector<StringRef> getKnownModelTypes() {
   return names;
 }
 
-FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
-                                      const json::Value &document,
-                                      const SpecOverrides &overrides,
-                                      Diagnostics &diags) {
+/// The keys that messages offered to ignore are added to `offered`, except
+/// those of `withheld`, which are not offered.
+static FailureOr<LayerSpec>
+readModel(const SourceText &text, const json::Value &document,
+          const SpecOverrides &overrides, ArrayRef<std::string> withheld,
+          std::vector<std::string> &offered, Diagnostics &diags) {
   unsigned numErrors = diags.getNumErrors();
   if (failed(requireObject(text, document, diags)))
     return failure();
@@ -288,7 +291,9 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
     return failure();
   const Family &family = model.getFamily();
   FieldReader &config = model.getConfig();
-  IgnoredFields ignored(overrides.ignoredFields);
+  IgnoredFields ignored(overrides.ignoredFields, withheld);
+  auto keepOffers = llvm::make_scope_exit(
+      [&] { llvm::append_range(offered, ignored.getOffered()); });
 
   LayerSpec spec;
   spec.modelType = model.getModelType().str();
@@ -332,6 +337,40 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
     ignored.reportUnused(text.getName(), diags);
   spec.ignoredFields = ignored.getUsed();
   return finishImport(std::move(spec), overrides, context, numErrors);
+}
+
+FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
+                                      const json::Value &document,
+                                      const SpecOverrides &overrides,
+                                      Diagnostics &diags) {
+  auto attempt = [&](const SpecOverrides &tried,
+                     std::vector<std::string> &offered) {
+    llvm::raw_null_ostream nowhere;
+    Diagnostics silent(nowhere);
+    return readModel(text, document, tried, {}, offered, silent);
+  };
+  std::vector<std::string> offered;
+  FailureOr<LayerSpec> spec = attempt(overrides, offered);
+  if (succeeded(spec))
+    return spec;
+  // Messages offer to ignore keys only if that leads to a layer, perhaps after
+  // some more messages.
+  SpecOverrides tried = overrides;
+  std::vector<std::string> all, others;
+  while (failed(spec)) {
+    llvm::erase_if(offered, [&](const std::string &name) {
+      return llvm::is_contained(all, name);
+    });
+    if (offered.empty())
+      break;
+    llvm::append_range(tried.ignoredFields, offered);
+    llvm::append_range(all, offered);
+    offered.clear();
+    spec = attempt(tried, offered);
+  }
+  if (succeeded(spec))
+    all.clear();
+  return readModel(text, document, overrides, all, others, diags);
 }
 
 FailureOr<std::vector<DecoderLayer>>

@@ -132,10 +132,11 @@ std::optional<Scheme> readScheme(FieldReader &reader,
     if (input->dtype == "fp4")
       keepActivations(context, reader.show(field));
     else if (!scheme.quantization.activation)
-      reader.error(field, reader.show(field) + " is " + describe(*input) +
-                              ", which is not supported; leave activations as "
-                              "they are with --ignore-field=" +
-                              reader.getPath(field));
+      reader.error(field,
+                   reader.show(field) + " is " + describe(*input) +
+                       ", which is not supported" +
+                       reader.offerIgnoring(
+                           field, "; leave activations as they are with "));
   }
   return scheme;
 }
