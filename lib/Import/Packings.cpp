@@ -32,8 +32,8 @@ enum class Role {
   InputScale,
   Shape,
   GroupOfColumn,
-  /// A bias or zero points of zeros, which AutoGPTQ and torchao write for
-  /// modules without them.
+  /// A bias or zero points of zeros, which AutoGPTQ, Quark and torchao write
+  /// for modules without them.
   NoBias,
   NoZeroPoint,
   /// Not read.
@@ -124,6 +124,7 @@ ArrayRef<PackingInfo> getInfos() {
        {{Role::Weight, ".weight"},
         {Role::Scale, ".weight_scale"},
         {Role::ZeroPoint, ".weight_zero_point"},
+        {Role::NoZeroPoint, ".weight_zero_point", kPlain, optional},
         {Role::InputScale, ".input_scale"}},
        /*hasSigns=*/true},
       {Packing::InverseNames,
@@ -150,6 +151,7 @@ ArrayRef<PackingInfo> getInfos() {
        {{Role::Weight, ".weight"},
         {Role::Scale, ".weight_scale"},
         {Role::GlobalScale, ".weight_scale_2"},
+        {Role::NoZeroPoint, ".weight_zero_point", kPlain, optional},
         {Role::InputScale, ".input_scale"},
         {Role::Beside, kInputAmax, kPlain, optional},
         {Role::Beside, kOriginalShape, kPlain, optional}},
@@ -321,6 +323,9 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::MiddleValue:
   case Role::ScaleOfMiddle:
     return projection == Projection::Minimum;
+  case Role::NoZeroPoint:
+    return projection == Projection::Weight &&
+           !quantization.weight.hasZeroPoint;
   case Role::GlobalScale:
     return projection == Projection::GlobalScale;
   case Role::InputScale:
@@ -331,7 +336,6 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::Shape:
   case Role::GroupOfColumn:
   case Role::NoBias:
-  case Role::NoZeroPoint:
   case Role::Beside:
   case Role::NF4Numbers:
   case Role::NF4State:

@@ -91,6 +91,8 @@ class GivenWeights:
                 continue
             if not isinstance(name, str):
                 raise _core.InvalidType(f"names: a name expected for {pair[0]!r}, {type(name).__name__} found")
+            # The weights of a module inside an adapter of PEFT.
+            name = name.replace(".base_layer.", ".")
             if self.owner.selects(name, self.layer):
                 if name in seen:
                     raise _core.InvalidArgument(f"weights: tensor {name!r} is given twice; give it once")

@@ -292,6 +292,20 @@ def test_own_names(plain, tmp_path: Path) -> None:
     assert (run(fresh.load(own.items(), names=back.get)) == expected).all()
 
 
+# parity: L57
+def test_names_of_a_model_with_adapters(plain, tmp_path: Path) -> None:
+    layer, tensors = plain
+    expected = run(layer.load(tensors))
+    wrapped = {"base_model.model." + name.replace("_proj.weight", "_proj.base_layer.weight"): each
+               for name, each in tensors.items()}
+    assert any("experts.1.up_proj.base_layer.weight" in name for name in wrapped)
+    fresh = compile_layer(tmp_path / "model")
+    assert (run(fresh.load(wrapped)) == expected).all()
+    adapter = f"base_model.model.{NAME.replace('weight', 'lora_A.default.weight')}"
+    with pytest.raises(moec.Error, match="lora_A.default.weight' is none of this layer's"):
+        compile_layer(tmp_path / "model").load(wrapped | {adapter: np.zeros((4, H), np.float32)})
+
+
 def test_other_forms_update_too(plain, tmp_path: Path) -> None:
     """A trainer has one tensor of all experts where the files have one each."""
     layer, tensors = plain

@@ -390,6 +390,8 @@ LAYOUTS = {
     "scales of rows in one dimension": (
         FP8_ROWS, lambda m: (fp8(m)[0] | {".weight_scale": fp8(m)[0][".weight_scale"][:, 0].copy()}, fp8(m)[1]), EACH),
     "scales of rows in bf16": (FP8_ROWS, lambda m: bf16_scales(m), EACH),
+    "zero points of zeros": (
+        FP8_ROWS, lambda m: (fp8(m)[0] | {".weight_zero_point": np.zeros((len(m), 1), np.int8)}, fp8(m)[1]), EACH),
 }  # fmt: skip
 
 
@@ -399,7 +401,6 @@ def bf16_scales(matrix):
     return {".weight": quantized, ".weight_scale": scales}, quantized.astype(np.float64) * scales.astype(np.float64)
 
 
-# field-bug: vllm#40888
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_layouts(case, tmp_path):
     quantization, encode, name = LAYOUTS[case]
