@@ -102,16 +102,19 @@ def normalize(x, weight, epsilon):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * weight
 
 
-@pytest.mark.parametrize("has_norm", [True, False])
-def test_norm_in_the_latent_width(has_norm, tmp_path):
-    """Kimi K3: a norm between the experts' sum and the projection out of the latent width."""
+@pytest.mark.parametrize(("has_norm", "is_nvfp4"), [(True, False), (False, False), (True, True)])
+def test_norm_in_the_latent_width(has_norm, is_nvfp4, tmp_path):
+    """Kimi K3: a norm between the experts' sum and the projection out of the latent width; also as ModelOpt stores it."""
     rng = np.random.default_rng(4)
-    latent, prefix = 48, "model.layers.1.block_sparse_moe."
+    latent, prefix = 48, "language_model.model.layers.1.block_sparse_moe."
     tensors, experts = {}, []
     for e in range(EXPERTS):
-        one = draw(rng, WIDTH, latent), draw(rng, WIDTH, latent), draw(rng, latent, WIDTH)
-        tensors |= {f"{prefix}experts.{e}.{name}.weight": part for name, part in zip(("w1", "w3", "w2"), one, strict=True)}
-        experts.append([part.astype(np.float64) for part in one])
+        experts.append([])
+        for name, shape in (("w1", (WIDTH, latent)), ("w3", (WIDTH, latent)), ("w2", (latent, WIDTH))):
+            matrix = draw(rng, *shape)
+            parts, meant = nvfp4(matrix, 1) if is_nvfp4 else ({".weight": matrix}, matrix.astype(np.float64))
+            tensors |= {f"{prefix}experts.{e}.{name}{suffix}": np.asarray(part) for suffix, part in parts.items()}
+            experts[-1].append(meant)
     router, bias = draw(rng, EXPERTS, HIDDEN), draw(rng, EXPERTS)
     down, up, norm = draw(rng, latent, HIDDEN), draw(rng, HIDDEN, latent), draw(rng, latent)
     tensors |= {prefix + "gate.weight": router, prefix + "gate.e_score_correction_bias": bias,
@@ -124,6 +127,9 @@ def test_norm_in_the_latent_width(has_norm, tmp_path):
             "activation_situ_linear_beta": 25.0, "moe_router_activation_func": "sigmoid", "moe_renormalize": True,
             "first_k_dense_replace": 1, "num_shared_experts": 0, "torch_dtype": "float32"}  # fmt: skip
     config = {"model_type": "kimi_k3", "text_config": text, "torch_dtype": "float32"}
+    if is_nvfp4:
+        config["quantization_config"] = {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": [
+            "*self_attn*", "*routed_expert_*_proj*", "lm_head"]}  # fmt: skip
     x, output, said = run(tmp_path, config, tensors, layer=1)
     assert output is not None, said
 

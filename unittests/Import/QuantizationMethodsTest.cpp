@@ -779,6 +779,15 @@ TEST(QuantizationMethods, Fp8OfGptqModel) {
                 "supported; save the model with bitsandbytes itself");
 }
 
+// Forms of NVFP4 whose files have more tensors.
+TEST(QuantizationMethods, OtherFormsOfNvfp4AreRefusedByName) {
+  for (const std::string name :
+       {"NVFP4_SVD", "W4A8_NVFP4_FP8", "NVFP4_PER_TOKEN"})
+    expectRefused(R"("quant_method": "modelopt", "quant_algo": ")" + name +
+                      "\"",
+                  "not \"" + name + "\"");
+}
+
 TEST(QuantizationMethods, TorchAoMxAndNvfp4) {
   auto torchao = [](const std::string &type, const std::string &fields) {
     return R"("quant_method": "torchao", "quant_type": {"default": {"_type": ")" +
