@@ -122,14 +122,29 @@ void addQuantizedModules(FieldReader &reader, QuantizationMethod &method) {
   }
 }
 
-/// `activation` of GPTQModel: the dtype of the rows that gemms read.
+/// `activation` of GPTQModel: the dtype of the rows that gemms read. `mlp`
+/// lists decoder layers whose rows have 8 bits although others have 4.
 std::optional<OperandQuantization>
 readActivation(FieldReader &reader, QuantizationContext &context) {
   const json::Value *object = reader.getObject("activation");
   if (!object || object->members.empty())
     return std::nullopt;
+  constexpr StringLiteral eight = "w4afp8";
   FieldReader inner = reader.getInner("activation", *object);
-  if (inner.getOneOf("mode", {"w4afp8", "w4a_nvfp4"}) == "w4afp8")
+  bool isEight = inner.getOneOf("mode", {eight, "w4a_nvfp4"}) == eight;
+  if (const json::Value *mlp = inner.getObject("mlp")) {
+    FieldReader ofMlp = inner.getInner("mlp", *mlp);
+    ofMlp.getOneOf("mode", {eight});
+    if (const json::Value *layers = ofMlp.getList("layers"))
+      isEight |= llvm::any_of(layers->elements, [&](const json::Value &layer) {
+        return layer.getInteger() == context.layer.value_or(0);
+      });
+    refuseOtherFields(ofMlp, "gptq");
+  }
+  for (StringRef field : {"attention", "global_scales", "recipe"})
+    inner.markKnown(field);
+  refuseOtherFields(inner, "gptq");
+  if (isEight)
     return makeFp8(Granularity::Token);
   keepActivations(context, inner.show("mode"));
   return std::nullopt;

@@ -543,7 +543,7 @@ bool isSame(const json::Value &a, const json::Value &b) {
 void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec) {
-  QuantizationContext context{spec.dtype, ignored};
+  QuantizationContext context{spec.dtype, ignored, spec.layerIndex};
   LayerModules modules(family, spec);
   StoredNames names(overrides.tensors ? &overrides.tensors->names : nullptr,
                     modules);

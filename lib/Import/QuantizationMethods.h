@@ -42,6 +42,8 @@ struct QuantizationContext {
   /// Dtype of the layer, and of the group scales of integers.
   DType dtype = DType::BF16;
   IgnoredFields &ignored;
+  /// The decoder layer, if the model has several.
+  std::optional<int64_t> layer = {};
   /// A model's `expert_dtype`, for the method "fp8".
   std::string expertDType = {};
   /// Output: what the layer computes otherwise than the configuration says.

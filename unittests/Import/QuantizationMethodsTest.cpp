@@ -745,6 +745,25 @@ TEST(QuantizationMethods, TorchAo) {
       "quant_type");
 }
 
+// Layer 0 of the model, where others have activations of 4 bits.
+TEST(QuantizationMethods, ActivationsOfGptqModelByLayer) {
+  auto readLayers = [](const std::string &layers) {
+    SpecOverrides overrides;
+    overrides.layer = 0;
+    return importOk(replace(makeModel(R"("quant_method": "gptq", "bits": 4,
+"group_size": 128, "activation": {"mode": "w4a_nvfp4", "recipe": "nvidia",
+"mlp": {"mode": "w4afp8", "layers": )" +
+                                      layers + "}}"),
+                            "{\"model_type\"",
+                            "{\"num_hidden_layers\": 2, \"model_type\""),
+                    overrides)
+        .quantization.w13->activation;
+  };
+  ASSERT_TRUE(readLayers("[0, 1]"));
+  EXPECT_EQ(readLayers("[0, 1]")->storage, StorageType::Fp8E4M3);
+  EXPECT_FALSE(readLayers("[1]"));
+}
+
 // What GPTQModel 7.7 writes as its own fp8.
 TEST(QuantizationMethods, Fp8OfGptqModel) {
   auto make = [](const std::string &fields) {
