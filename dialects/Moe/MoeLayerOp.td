@@ -45,6 +45,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     |---|---|---|
     | `hidden` (first) | `T x H x D` | |
     | exactly one entry: `gate` | `R x H x D`; optionally with `gate_bias`, `R x f32`; or `2 R x H x D`, the sum of two weights | 1 |
+    | `gate_hidden`, beside `gate` | `M x H x D`; `gate` is `R x M x D` then | 1 |
     | ... or `logits` | `T x R`, of `f32`, `bf16` or `f16` | |
     | ... or `ids` and `weights` | `T x k x i32`, `T x k x f32` | |
     | `ids` without `weights`, beside `gate` or `logits`: replayed ids | `T x k`, of `i32`, `i16` or `i8` | 4 |
@@ -61,7 +62,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both or none; of type D or quantized | 10 |
     | `shared_w13_columns` | `1 x H x i32`; column order of `shared_w13` | 10 |
-    | `shared_gate` | `1 x H x D` | 10 |
+    | `shared_gate`, `shared_gate_bias` | `1 x H x D`, `1 x f32`; or `2 x H x D`, `2 x f32`, for a softmax | 5, 10 |
+    | `output_bias` | `H x D` | 11 |
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
     | `w13_zero_point`, ... for each of the four weights | shape of the scale, i8; minima have the scale's type | |
     | `w13_global_scale`, ... for each of the four weights | `E x 1 x f32`, without E for the shared expert; `E x 2` if gate and up rows are halves | |
@@ -150,6 +152,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
   let arguments = (ins
     Moe_ProductTensor:$hidden,
     Optional<Moe_ScaleTensor>:$hidden_scale,
+    Optional<Moe_DataTensor>:$gate_hidden,
     Optional<Moe_DataTensor>:$gate_weight,
     Optional<Moe_F32Tensor>:$gate_bias,
     Optional<Moe_DataTensor>:$router_logits,
@@ -184,6 +187,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_F32Tensor>:$shared_w2_global_scale,
     Optional<Moe_F32Tensor>:$shared_w2_input_scale,
     Optional<Moe_DataTensor>:$shared_gate,
+    Optional<Moe_F32Tensor>:$shared_gate_bias,
+    Optional<Moe_DataTensor>:$output_bias,
     Optional<Moe_DataTensor>:$latent_down,
     Optional<Moe_DataTensor>:$latent_up,
     Optional<Moe_DataTensor>:$latent_in_norm,
@@ -216,6 +221,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     $hidden `:` type($hidden)
     oilist(
         `gate` `(` $gate_weight `:` type($gate_weight) `)`
+      | `gate_hidden` `(` $gate_hidden `:` type($gate_hidden) `)`
       | `hidden_scale` `(` $hidden_scale `:` type($hidden_scale) `)`
       | `gate_bias` `(` $gate_bias `:` type($gate_bias) `)`
       | `logits` `(` $router_logits `:` type($router_logits) `)`
@@ -258,6 +264,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       | `shared_w2_global_scale` `(` $shared_w2_global_scale `:` type($shared_w2_global_scale) `)`
       | `shared_w2_input_scale` `(` $shared_w2_input_scale `:` type($shared_w2_input_scale) `)`
       | `shared_gate` `(` $shared_gate `:` type($shared_gate) `)`
+      | `shared_gate_bias` `(` $shared_gate_bias `:` type($shared_gate_bias) `)`
+      | `output_bias` `(` $output_bias `:` type($output_bias) `)`
     )
     `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`
     (`score` custom<ScalarRegion>($score)^)?
@@ -292,6 +300,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     NormAttr getNorm(::llvm::StringRef weight);
     /// Whether the caller gives ids and weights, and nothing is routed.
     bool hasEntryIds() { return bool(getTopkWeights()); }
+    /// Whether a softmax weighs the experts' sum and the shared expert.
+    bool hasSharedSoftmax();
     /// Whether the activation takes a gate and an up value.
     bool isGated() { return getActivation().getNumArguments() == 2; }
   }];

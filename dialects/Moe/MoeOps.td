@@ -656,7 +656,7 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_N
     | `rows` | `P x W` |
     | `position` | `T x k x i32`, from `moe.permute` |
     | `identity`, `identity_weights` | `T x W`, `T x k x f32`; both or none, with zero experts |
-    | `addend` | `T x W`, the shared expert's output |
+    | `addend` | `T x W`, the shared expert's output; or `W`, a bias, the same row for each token |
     | `num_valid_tokens` | `1 x i32` |
     | `result` | `T x W` |
 

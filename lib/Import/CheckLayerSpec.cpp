@@ -37,6 +37,8 @@ public:
     }
     checkWeightOnInput();
     checkOutput();
+    checkOutputBias();
+    checkSharedGate();
     checkQuantizedInput();
     checkNorms();
     checkActivation();
@@ -77,6 +79,8 @@ private:
   void checkWeight();
   void checkWeightOnInput();
   void checkOutput();
+  void checkOutputBias();
+  void checkSharedGate();
   void checkQuantizedInput();
   void checkNorms();
   void checkActivation();
@@ -199,6 +203,13 @@ void Checker::checkSelection() {
   require(!routing.splitGate || !routing.gateBias, "routing.split_gate",
           "'routing.split_gate' does not go with 'routing.gate_bias'; leave it "
           "out, and round the router's weight to the layer's dtype");
+  require(!routing.gateHiddenSize || spec.entry == Entry::Gate,
+          "routing.gate_hidden_size",
+          "'routing.gate_hidden_size' needs entry \"gate\"; router logits are "
+          "behind both gemms of the router");
+  require(!routing.gateHiddenSize || !routing.splitGate, "routing.split_gate",
+          "'routing.split_gate' does not go with 'routing.gate_hidden_size'; "
+          "leave it out, and round the router's weights to the layer's dtype");
   require(routing.logitsDtype == DType::F32 || spec.entry == Entry::Logits,
           "routing.logits_dtype",
           "'routing.logits_dtype' needs entry \"logits\"; logits that a layer "
@@ -275,6 +286,39 @@ void Checker::checkOutput() {
           show("output") + " \"slots\" leaves the weights to the caller, but " +
               show("routing.weight_on_input") +
               " applies them; remove one of them");
+}
+
+/// The bias is added together with the experts' rows.
+void Checker::checkOutputBias() {
+  if (!spec.outputBias)
+    return;
+  auto refuse = [&](bool has, StringRef field, StringRef remedy) {
+    require(!has, "output_bias",
+            show("output_bias") + " does not go with " + show(field) + "; " +
+                remedy);
+  };
+  StringRef addLater = "add the bias to the output yourself";
+  refuse(spec.sharedExperts.has_value(), "shared_experts", addLater);
+  refuse(spec.latentSize.has_value(), "latent_size", addLater);
+  refuse(spec.output == OutputRows::Slots, "output", addLater);
+  refuse(spec.paddingMask, "padding_mask",
+         "give 'num_valid_tokens', or add the bias to the output yourself");
+  refuse(spec.parallel && spec.parallel->getNumRanks() > 1, "parallel",
+         addLater);
+}
+
+void Checker::checkSharedGate() {
+  if (!spec.sharedExperts)
+    return;
+  SharedGate gate = spec.sharedExperts->gate;
+  require(!spec.sharedExperts->gateBias || gate != SharedGate::None,
+          "shared_experts.gate_bias",
+          "'shared_experts.gate_bias' needs a 'shared_experts.gate'");
+  require(gate != SharedGate::Softmax || !routing.weightOnInput,
+          "shared_experts.gate",
+          "'shared_experts.gate' \"softmax\" weighs the experts' sum and does "
+          "not go with " +
+              show("routing.weight_on_input"));
 }
 
 /// Only the experts' first gemm can read rows that are quantized.

@@ -31,7 +31,8 @@ bool CheckpointPart::isPerExpert() const {
 
 std::string CheckpointPart::getName(int64_t expert) const {
   auto [before, after] = StringRef(name).split("{e}");
-  return isPerExpert() ? (before + Twine(expert) + after).str() : name;
+  int64_t number = firstNumber + expert / expertsPerTensor;
+  return isPerExpert() ? (before + Twine(number) + after).str() : name;
 }
 
 bool CheckpointPart::isOf(int64_t expert) const {
@@ -110,6 +111,10 @@ public:
     numColumns = tensor.shape.back();
     if (name == "gate.weight")
       addGate();
+    else if (name == "gate.hidden")
+      addWhole(names.gateHidden);
+    else if (name == "output_bias")
+      addWhole(names.outputBias);
     else if (name == "gate.bias")
       addWhole(names.gateBias);
     else if (name == "gate.selection_bias")
@@ -196,10 +201,23 @@ private:
   }
 
   void addGate() {
-    if (!spec.routing.splitGate)
-      return addWhole(names.gate);
-    for (StringRef name : splitNames(names.gate))
-      forms.push_back(splitGate(makePart(name)));
+    for (auto [i, name] : llvm::enumerate(splitNames(names.gate))) {
+      CheckpointPart part = makePart(name);
+      part.maybeTransposed = names.gateTransposed;
+      part.transposed = names.gateTransposed && i == 0;
+      if (spec.routing.splitGate)
+        forms.push_back(splitGate(std::move(part)));
+      else
+        forms.push_back({std::move(part)});
+    }
+    SmallVector<StringRef> others;
+    names.otherRouters.split(others, ' ', -1, /*KeepEmpty=*/false);
+    for (CheckpointForm &form : forms)
+      for (StringRef name : others) {
+        form.push_back(makePart(name));
+        form.back().use = PartUse::Unused;
+        form.back().isOptional = true;
+      }
   }
 
   void addExpertScale() {
@@ -212,14 +230,11 @@ private:
     // The loader sets those of the last experts.
     numRows -= spec.numAlwaysChosen;
     addWhole(names.selectionBias);
-    SmallVector<StringRef> others;
-    names.otherRouters.split(others, ' ', -1, /*KeepEmpty=*/false);
-    for (CheckpointForm &form : forms)
-      for (StringRef name : others) {
-        form.push_back(makePart(name));
-        form.back().use = PartUse::Unused;
-        form.back().isOptional = true;
-      }
+    if (!names.partOfTwo || forms.empty())
+      return;
+    // The first name is that of both parts' tensor.
+    forms.front().front().piece = *names.partOfTwo;
+    forms.front().front().numPieces = 2;
   }
 
   /// Input scale of a gemm. Each expert's modules state their own: gate and up,
@@ -376,6 +391,59 @@ private:
     }
     if (spec.numAlwaysChosen > 0)
       addAlwaysChosen(names.fused[!isFirst], names.always[!isFirst]);
+    if (isFirst && spec.inputFactor != 1)
+      for (CheckpointForm &form : forms)
+        for (CheckpointPart &part : form)
+          part.factor = spec.inputFactor;
+    if (spec.adjugate)
+      addAdjugate(*spec.adjugate, isFirst);
+    if (names.partOfTwo)
+      for (CheckpointForm &form : forms)
+        numberPart(form);
+  }
+
+  /// Numbers the experts of one of two parts, and ignores those of the other.
+  void numberPart(CheckpointForm &form) {
+    if (!form.front().isPerExpert())
+      return;
+    CheckpointForm others = form;
+    for (CheckpointPart &part : form)
+      part.firstNumber = *names.partOfTwo * spec.numExperts;
+    for (CheckpointPart &part : others) {
+      part.firstNumber = (1 - *names.partOfTwo) * spec.numExperts;
+      part.use = PartUse::Unused;
+      part.isOptional = true;
+    }
+    llvm::append_range(form, others);
+  }
+
+  /// Keeps the forms with a tensor per expert and projection, and adds those of
+  /// the narrow experts that groups of experts share: rows of w13 behind the
+  /// gate and behind the up rows, columns of w2.
+  void addAdjugate(const AdjugateSpec &adjugate, bool isFirst) {
+    int64_t width = adjugate.width, own = spec.intermediateSize - width;
+    llvm::erase_if(forms, [&](const CheckpointForm &form) {
+      return form.size() != (isFirst ? 2 : 1) || !form.front().isPerExpert();
+    });
+    for (CheckpointForm &form : forms) {
+      CheckpointForm shared;
+      for (auto [i, part] : llvm::enumerate(form)) {
+        CheckpointPart added = part;
+        added.name = (names.adjugate[isFirst ? i : 2] + ".weight").str();
+        added.expertsPerTensor = adjugate.numExperts;
+        if (isFirst) {
+          part.numRows = own;
+          added.numRows = width;
+          added.firstRow = part.firstRow + own;
+        } else {
+          part.numColumns = added.firstColumn = own;
+          added.numColumns = width;
+          added.factor = adjugate.factor;
+        }
+        shared.push_back(std::move(added));
+      }
+      llvm::append_range(form, shared);
+    }
   }
 
   /// Keeps the forms with tensors of all experts, and adds those of the experts
@@ -549,6 +617,8 @@ private:
   void addShared(StringRef name) {
     if (name == "shared_experts.gate")
       return addWhole(names.sharedGate);
+    if (name == "shared_experts.gate_bias")
+      return addWhole(names.sharedGateBias);
     if (projection == Projection::InputScale)
       return addInputScale(name == "shared_experts.w13",
                            {names.shared[0], names.shared[1], names.shared[2]});

@@ -44,7 +44,7 @@ MOEC_NAMES(Activation, {Activation::Silu, "silu"}, {Activation::Gelu, "gelu"},
            {Activation::Relu2NoMul, "relu2_no_mul"})
 MOEC_NAMES(OutputRows, {OutputRows::Sum, "sum"}, {OutputRows::Slots, "slots"})
 MOEC_NAMES(SharedGate, {SharedGate::None, "none"},
-           {SharedGate::Sigmoid, "sigmoid"})
+           {SharedGate::Sigmoid, "sigmoid"}, {SharedGate::Softmax, "softmax"})
 MOEC_NAMES(StorageType, {StorageType::Fp8E4M3, "fp8_e4m3"},
            {StorageType::Fp8E5M2, "fp8_e5m2"},
            {StorageType::Fp4E2M1, "fp4_e2m1"}, {StorageType::NF4, "nf4"},

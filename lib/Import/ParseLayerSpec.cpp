@@ -70,6 +70,9 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.select = reader.getEnum<Select>("select", routing.select);
   routing.gateBias = reader.getBoolean("gate_bias", false);
   routing.splitGate = reader.getBoolean("split_gate", false);
+  if (reader.has("gate_hidden_size"))
+    routing.gateHiddenSize =
+        reader.getInteger("gate_hidden_size", 1, limits::kMaxWidth);
   routing.selectionBias = reader.getBoolean("selection_bias", false);
   routing.expertScale = reader.getBoolean("expert_scale", false);
   routing.numGroups =
@@ -131,6 +134,7 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader,
   spec.intermediateSize =
       reader.getInteger("intermediate_size", 1, limits::kMaxWidth);
   spec.gate = reader.getEnum<SharedGate>("gate", SharedGate::None);
+  spec.gateBias = reader.getBoolean("gate_bias", false);
   spec.scale = reader.getNumber("scale", 1.0);
   spec.columns = reader.getBoolean("columns", false);
   if (const json::Value *object = reader.getObject("activation")) {
@@ -304,6 +308,7 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.gateUpOrder =
       reader.getEnum<GateUpOrder>("gate_up_order", spec.gateUpOrder);
   spec.expertBias = reader.getBoolean("expert_bias", false);
+  spec.outputBias = reader.getBoolean("output_bias", false);
   spec.expertColumns = reader.getBoolean("expert_columns", false);
   spec.stridedWeights = reader.getBoolean("strided_weights", false);
   if (auto routing = enter(reader, "routing"))

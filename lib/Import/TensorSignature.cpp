@@ -242,11 +242,13 @@ private:
       return;
     const RoutingSpec &routing = spec.routing;
     int64_t numRouted = spec.getNumRouted();
+    int64_t width = routing.gateHiddenSize.value_or(spec.hiddenSize);
+    if (routing.gateHiddenSize)
+      addMatrix("gate.hidden", {width, spec.hiddenSize}, layerType);
     if (spec.entry == Entry::Gate)
-      addMatrix(
-          "gate.weight",
-          {routing.splitGate ? 2 * numRouted : numRouted, spec.hiddenSize},
-          layerType);
+      addMatrix("gate.weight",
+                {routing.splitGate ? 2 * numRouted : numRouted, width},
+                layerType);
     if (routing.gateBias)
       add("gate.bias", {numRouted}, TensorType::F32);
     if (routing.selectionBias)
@@ -271,6 +273,8 @@ private:
     addQuantized("experts.w2", {numExperts, width, size});
     if (spec.expertBias)
       add("experts.w2_bias", {numExperts, width}, layerType);
+    if (spec.outputBias)
+      add("output_bias", {spec.hiddenSize}, layerType);
   }
 
   void addSharedExperts() {
@@ -283,8 +287,12 @@ private:
     if (spec.sharedExperts->columns)
       add("shared_experts.w13_columns", {1, spec.hiddenSize}, TensorType::I32);
     addQuantized("shared_experts.w2", {spec.hiddenSize, size});
-    if (spec.sharedExperts->gate == SharedGate::Sigmoid)
-      add("shared_experts.gate", {1, spec.hiddenSize}, layerType);
+    if (spec.sharedExperts->gate == SharedGate::None)
+      return;
+    int64_t rows = spec.sharedExperts->gate == SharedGate::Softmax ? 2 : 1;
+    add("shared_experts.gate", {rows, spec.hiddenSize}, layerType);
+    if (spec.sharedExperts->gateBias)
+      add("shared_experts.gate_bias", {rows}, TensorType::F32);
   }
 
   void addLatent() {

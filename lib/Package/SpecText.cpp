@@ -53,6 +53,7 @@ void printRouting(const RoutingSpec &routing, Fields fields) {
   fields.addEnum("select", routing.select, none.select);
   fields.add("gate_bias", routing.gateBias, false);
   fields.add("split_gate", routing.splitGate, false);
+  fields.addIfSet("gate_hidden_size", routing.gateHiddenSize);
   fields.add("selection_bias", routing.selectionBias, false);
   fields.add("expert_scale", routing.expertScale, false);
   fields.add("num_groups", routing.numGroups, none.numGroups);
@@ -206,6 +207,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
     });
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);
   fields.add("expert_bias", spec.expertBias, false);
+  fields.add("output_bias", spec.outputBias, false);
   fields.add("expert_columns", spec.expertColumns, false);
   fields.add("strided_weights", spec.stridedWeights, false);
   json.attributeObject("routing", [&] {
@@ -220,6 +222,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
     json.attributeObject("shared_experts", [&] {
       json.attribute("intermediate_size", spec.sharedExperts->intermediateSize);
       fields.addEnum("gate", spec.sharedExperts->gate, SharedGate::None);
+      fields.add("gate_bias", spec.sharedExperts->gateBias, false);
       fields.add("scale", spec.sharedExperts->scale, 1.0);
       fields.add("columns", spec.sharedExperts->columns, false);
       if (spec.sharedExperts->activation)

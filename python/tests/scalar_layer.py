@@ -268,7 +268,10 @@ def run(spec, tensors):
             if entry == "logits":
                 logits = tensors["router_logits"][t]
             else:
-                logits = dot(tensors["gate.weight"], h)
+                rows = h
+                if "gate.hidden" in tensors:
+                    rows = rounded([math.tanh(v) for v in dot(tensors["gate.hidden"], h)])
+                logits = dot(tensors["gate.weight"], rows)
                 if "gate.bias" in tensors:
                     logits = [a + b for a, b in zip(logits, tensors["gate.bias"])]
             ids, weights = route_row(spec, logits, tensors, t)
@@ -281,6 +284,14 @@ def run(spec, tensors):
             continue
         x = rounded(dot(tensors["latent.down"], h)) if "latent.down" in tensors else h
         norms = spec.get("norms", {})
+        gate = dot(tensors.get("shared_experts.gate", []), h)
+        gate = [a + b for a, b in zip(gate, tensors.get("shared_experts.gate_bias", [0.0] * len(gate)))]
+        if len(gate) == 2:
+            powers = [math.exp(v - max(gate)) for v in gate]
+            gate = [v / sum(powers) for v in powers]
+            weights = [w * gate[0] for w in weights]
+        elif gate:
+            gate = [sigmoid(gate[0])]
         if "latent_in" in norms:
             x = rounded(norm_row(norms["latent_in"], tensors["norms.latent_in"], x, rounded))
         r = [0.0] * len(x)
@@ -322,9 +333,10 @@ def run(spec, tensors):
             s = expert_row(
                 spec, tensors["shared_experts.w13"], None, tensors["shared_experts.w2"], None, hs
             )
-            if "shared_experts.gate" in tensors:
-                gate = sigmoid(dot(tensors["shared_experts.gate"], h)[0])
-                s = [v * gate for v in s]
+            if gate:
+                s = [v * gate[-1] for v in s]
             r = [a + b for a, b in zip(r, rounded(s))]
+        if "output_bias" in tensors:
+            r = [a + b for a, b in zip(r, tensors["output_bias"])]
         out.append(rounded(r))
     return out, all_ids, all_weights, counts

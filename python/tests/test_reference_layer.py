@@ -103,6 +103,13 @@ VARIANTS = {
         "gate_up_order": "interleaved",
         "shared_experts": {"intermediate_size": 7, "gate": "sigmoid"},
     },
+    "shared_softmax": {
+        "entry": "ids", "num_zero_experts": 2,
+        "shared_experts": {"intermediate_size": 7, "gate": "softmax", "gate_bias": True},
+    },
+    "shared_gate_bias": {"shared_experts": {"intermediate_size": 7, "gate": "sigmoid", "gate_bias": True}},
+    "gate_hidden": {"dtype": "bf16", **route(gate_hidden_size=5, renormalize=True)},
+    "output_bias": {"output_bias": True, "num_valid_tokens": True, "dtype": "bf16"},
     "expert_bias": {"expert_bias": True},
     "expert_columns": {"expert_columns": True},
     "expert_columns_on_input": {

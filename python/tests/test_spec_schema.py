@@ -87,7 +87,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
             "logits_dtype": "f32",
         },
         shared_experts={
-            "intermediate_size": 3, "gate": "none", "scale": 0.5, "columns": True,
+            "intermediate_size": 3, "gate": "softmax", "gate_bias": True, "scale": 0.5, "columns": True,
             "activation": {"kind": "silu"}, "quantization": None,
         },
         quantization={"weight": "fp8_block128", "w13": None, "w2": "fp8_block128"},
@@ -97,7 +97,10 @@ def test_every_field_of_the_reader_is_in_the_schema():
     VALIDATOR.validate(value)
     LayerSpec.from_json(value)
     assert set(value["parallel"]) == set(SCHEMA["$defs"]["parallel"]["properties"])
-    used = set(value["routing"]) | {"hash_vocab_size"}
+    # Fields that exclude others above.
+    VALIDATOR.validate(spec_json(output_bias=True))
+    VALIDATOR.validate(spec_json("routing.gate_hidden_size", 8))
+    used = set(value["routing"]) | {"hash_vocab_size", "gate_hidden_size"}
     assert used == set(SCHEMA["$defs"]["routing"]["properties"])
     assert set(value["shared_experts"]) == set(
         SCHEMA["$defs"]["shared_experts"]["properties"]
@@ -111,7 +114,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
         parallel = {"dp": 2} if experts is None else {"dp": 2, "experts": experts}
         assert is_valid(spec_json(replicas=replicas, parallel=parallel)) == goes
     assert set(replicas) == set(SCHEMA["$defs"]["replicas"]["properties"])
-    assert set(value) == set(SCHEMA["properties"])
+    assert set(value) | {"output_bias"} == set(SCHEMA["properties"])
 
 
 @pytest.mark.parametrize("quantization", [
@@ -149,6 +152,8 @@ BAD = [row[:2] for row in ERRORS if row[1] != float("inf")] + [
     ("routing", {"logit_softcap": 0}),
     ("routing", {"logit_scale": 0}),
     ("norms", {"expert": {"epsilon": 0}}),
+    ("shared_experts", {"intermediate_size": 8, "gate_bias": True}),
+    ("routing.gate_hidden_size", 0),
     ("activation", {"kind": "situ", "beta": 0}),
     ("routing", {"renormalize_epsilon": 1}),
     ("routing", {"weight": "softmax"}),
@@ -173,6 +178,9 @@ def test_bad_specs(path, value):
         {"entry": "ids", "routing": {"score": "softmax"}},
         {"entry": "ids", "routing": {"weight_on_input": True}, "top_k": 2},
         {"output": "slots", "shared_experts": {"intermediate_size": 8}},
+        {"output_bias": True, "shared_experts": {"intermediate_size": 8}},
+        {"output_bias": True, "parallel": {"tp": 2}},
+        {"entry": "logits", "routing": {"gate_hidden_size": 8}},
         {"output": "slots", "latent_size": 4},
         {"quantized_input": True, "quantization": "fp8_block128"},
         {"quantized_input": True, "entry": "ids"},

@@ -416,6 +416,19 @@ case("latent_norms", latent_size=32, dtype="bf16", entry="gate", routing={"score
             "expert": {"epsilon": 1e-8, "offset": 1, "weight_first": True}})
 case("norms_odd", latent_size=75, dtype="f32", expert_bias=True, num_valid_tokens=True, hard="padding",
      norms={"latent_in": {"epsilon": 1e-5}, "expert": {"epsilon": 0.5, "offset": 2}, "latent_out": {"epsilon": 1e-3}})
+# The bias of the experts' sum, alone and beside padding.
+case("output_bias", dtype="bf16", output_bias=True, num_valid_tokens=True, hard="padding")
+case("output_bias_odd", hidden_size=75, dtype="f32", output_bias=True)
+# Shares of the experts' sum and of the shared expert, with a router and with given weights.
+case("shared_softmax_bf16", entry="gate", dtype="bf16", routing=SIGMOID,
+     shared_experts={"intermediate_size": 40, "gate": "softmax", "gate_bias": True})
+case("shared_softmax_ids", entry="ids", dtype="f32", num_zero_experts=2, hidden_size=75,
+     shared_experts={"intermediate_size": 40, "gate": "softmax"})
+case("shared_gate_bias", dtype="f16", shared_experts={"intermediate_size": 40, "gate": "sigmoid", "gate_bias": True})
+# A router of two gemms.
+for dtype in ("f32", "bf16", "f16"):
+    case(f"gate_hidden_{dtype}", entry="gate", dtype=dtype,
+         routing={"score": "softmax", "renormalize": True, "gate_hidden_size": 24, "gate_bias": dtype == "f16"})
 case("norm_of_experts_wide", hidden_size=1200, dtype="f16", norms={"expert": {"epsilon": 1e-5}})
 case("latent_zero_experts", latent_size=32, num_zero_experts=8, top_k=4)
 case("latent_padding", latent_size=32, num_valid_tokens=True, hard="padding")

@@ -64,14 +64,15 @@ def _features() -> dict[str, list[str]]:
         ],
         "weight": [
             "score", "sigmoid", "softmax", "renormalize", "renormalize_epsilon", "scale",
-            "gate_bias", "split_gate", "selection_bias", "expert_scale", "weight_on_input",
+            "gate_bias", "split_gate", "gate_hidden_size", "selection_bias", "expert_scale", "weight_on_input",
             "logit_scale", "logit_softcap", "logits_dtype",
         ],
         "nonfinite, with such logits": ["zero", "neg_inf", "lowest"],
         "activation": [*PARAMETERS, *parameters],
         "weights": [
-            "gate_up", "up_gate", "interleaved", "expert_bias", "expert_columns", "shared_experts",
-            "shared_experts with sigmoid gate", "shared_experts with scale",
+            "gate_up", "up_gate", "interleaved", "expert_bias", "output_bias", "expert_columns", "shared_experts",
+            "shared_experts with sigmoid gate", "shared_experts with softmax gate", "shared_experts with gate_bias",
+            "shared_experts with scale",
             "shared_experts with activation", "shared_experts with quantization", "shared_experts with columns",
             "w13 and w2 quantized otherwise", "latent_size", "norms.latent_in", "norms.expert", "norms.latent_out",
             "num_zero_experts",
@@ -136,6 +137,7 @@ def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:
         "scale": routing.scale != 1,
         "gate_bias": routing.gate_bias,
         "split_gate": routing.split_gate,
+        "gate_hidden_size": routing.gate_hidden_size is not None,
         "selection_bias": routing.selection_bias,
         "expert_scale": routing.expert_scale,
         "logit_scale": routing.logit_scale != 1,
@@ -179,6 +181,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         tags.add(("weights", spec.gate_up_order))
     given = {
         "expert_bias": spec.expert_bias,
+        "output_bias": spec.output_bias,
         "expert_columns": spec.expert_columns,
         "shared_experts": spec.shared_experts is not None,
         "latent_size": spec.latent_size is not None,
@@ -190,8 +193,10 @@ def features(case: Case) -> set[tuple[str, str]]:
     }
     tags |= {("weights", format_name(quantization)) for quantization in spec.quantizations}
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
-    if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
-        tags.add(("weights", "shared_experts with sigmoid gate"))
+    if spec.shared_experts is not None and spec.shared_experts.gate != "none":
+        tags.add(("weights", f"shared_experts with {spec.shared_experts.gate} gate"))
+    if spec.shared_experts is not None and spec.shared_experts.gate_bias:
+        tags.add(("weights", "shared_experts with gate_bias"))
     if spec.shared_experts is not None and spec.shared_experts.scale != 1:
         tags.add(("weights", "shared_experts with scale"))
     if spec.shared_experts is not None and spec.shared_experts.activation is not None:

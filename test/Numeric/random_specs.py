@@ -349,6 +349,10 @@ def _add_fields(rng: random.Random, model: dict) -> dict:
         (0.5, lambda: {"norms": {name: norms[name] for name in norms if rng.random() < 0.7}}),
         (0.05, lambda: {"norms": {"expert": norms["expert"]}}),
         (0.15, lambda: {"output": "slots"}),
+        (0.1, lambda: {"output_bias": True}),
+        (0.1, lambda: {"routing": model.get("routing", {}) | {"gate_hidden_size": rng.randint(1, 40)}}),
+        (0.2, lambda: {"shared_experts": model.get("shared_experts", {}) | {"gate": "softmax"}}),
+        (0.3, lambda: {"shared_experts": model.get("shared_experts", {}) | {"gate_bias": True}}),
         (0.6, lambda: {"quantized_input": True}),
     )
     for share, change in changes:

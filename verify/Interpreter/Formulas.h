@@ -174,6 +174,9 @@ struct UnpermuteArguments {
   OptionalRef identity, identityWeights, addend, numValidTokens;
   TensorRef result;
   bool unreduced = false, fromUnreduced = false;
+
+  /// Whether the addend is a row for all tokens.
+  bool hasBias() const { return addend && addend->shape.size() == 1; }
 };
 moert::Status unpermute(const UnpermuteArguments &arguments);
 

@@ -260,7 +260,7 @@ static Status checkUnpermute(const UnpermuteArguments &arguments) {
     given *= arguments.position.shape[1];
   for (auto [name, tensor] :
        {std::pair<const char *, OptionalRef>("identity", arguments.identity),
-        {"addend", arguments.addend},
+        {"addend", arguments.hasBias() ? OptionalRef() : arguments.addend},
         {"result", arguments.result},
         {"position", arguments.position},
         {"identity_weights", arguments.identityWeights}})
@@ -270,7 +270,8 @@ static Status checkUnpermute(const UnpermuteArguments &arguments) {
   for (auto [tensor, size] : {std::pair(OptionalRef(arguments.rows), given),
                               {arguments.identity, width},
                               {arguments.addend, width}})
-    if (tensor && tensor->rowSize() != size)
+    if (tensor && (tensor->shape.size() == 1 ? tensor->shape[0]
+                                             : tensor->rowSize()) != size)
       return invalidArgument("rows of " + describe(*tensor) +
                              " do not fit the result " +
                              describe(arguments.result));
@@ -332,7 +333,8 @@ Status unpermute(const UnpermuteArguments &arguments) {
         sum[c] += factor * row[c];
     }
     if (t < valid && arguments.addend) {
-      load(*arguments.addend, t * width, llvm::MutableArrayRef<float>(row));
+      load(*arguments.addend, arguments.hasBias() ? 0 : t * width,
+           llvm::MutableArrayRef<float>(row));
       for (int64_t c = 0; c < width; ++c)
         sum[c] += row[c];
     }

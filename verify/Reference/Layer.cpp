@@ -65,9 +65,13 @@ public:
     hidden = readRows(call, "hidden_states", tokens, spec.hiddenSize);
     if (spec.quantizedInput)
       applyInputScales();
+    if (spec.sharedExperts)
+      readSharedGate();
     Matrix total = route();
     if (spec.sharedExperts)
       addShared(total);
+    if (spec.outputBias)
+      addBias(total);
     roundRows(total, spec.dtype, call.threads);
     return total;
   }
@@ -150,7 +154,8 @@ private:
         int64_t id = decision.ids[j];
         if (!isValidSlot(spec, numValid, token, id))
           continue;
-        Slot slot = {static_cast<int64_t>(row), decision.weights[j],
+        Slot slot = {static_cast<int64_t>(row),
+                     decision.weights[j] * getRoutedShare(row),
                      isSum ? 0 : (j - token * spec.topK) * width};
         if (id >= spec.numExperts)
           addZeroExpert(x, slot, sum);
@@ -352,6 +357,38 @@ private:
     return x;
   }
 
+  /// Sets the logit of the shared expert's factor for each row.
+  void readSharedGate() {
+    SharedGate kind = spec.sharedExperts->gate;
+    if (kind == SharedGate::None)
+      return;
+    int64_t count = kind == SharedGate::Softmax ? 2 : 1;
+    Matrix gate = computeProduct(hidden, call.get("shared_experts.gate"), count,
+                                 call.threads);
+    std::vector<double> bias(size_t(count), 0.0);
+    if (spec.sharedExperts->gateBias)
+      bias = call.read("shared_experts.gate_bias", 0, count);
+    for (int64_t i = 0; i < gate.getNumRows(); ++i) {
+      double own = gate.row(i)[count - 1] + bias[count - 1];
+      sharedGate.push_back(count == 1 ? own : own - gate.row(i)[0] - bias[0]);
+    }
+  }
+
+  /// The share of the experts' sum in a softmax with the shared expert.
+  double getRoutedShare(size_t row) const {
+    bool isShared =
+        spec.sharedExperts && spec.sharedExperts->gate == SharedGate::Softmax;
+    return isShared ? sigmoid(-sharedGate[row]) : 1;
+  }
+
+  void addBias(Matrix &total) const {
+    std::vector<double> bias = call.read("output_bias", 0, spec.hiddenSize);
+    int64_t numValid = call.getNumValid();
+    for (auto [i, token] : llvm::enumerate(tokens))
+      for (int64_t j = 0; token < numValid && j < spec.hiddenSize; ++j)
+        total.row(static_cast<int64_t>(i))[j] += bias[j];
+  }
+
   /// Formula 10.
   void addShared(Matrix &total) {
     int64_t size = spec.sharedExperts->intermediateSize;
@@ -366,13 +403,8 @@ private:
     scale = findScale(a, "shared_experts.w2");
     computeProducts({makeProduct(a, "shared_experts.w2", 0, s, scale)},
                     call.threads);
-    Matrix gate;
-    bool isGated = spec.sharedExperts->gate == SharedGate::Sigmoid;
-    if (isGated)
-      gate = computeProduct(hidden, call.get("shared_experts.gate"), 1,
-                            call.threads);
     parallelFor(call.threads, total.getNumRows(), [&](int64_t i) {
-      double factor = isGated ? sigmoid(gate.row(i)[0]) : 1;
+      double factor = sharedGate.empty() ? 1 : sigmoid(sharedGate[i]);
       factor *= spec.sharedExperts->scale;
       for (int64_t j = 0; j < total.getNumColumns(); ++j)
         total.row(i)[j] += roundTo(s.row(i)[j] * factor, spec.dtype);
@@ -384,6 +416,7 @@ private:
   const Decision &decision;
   llvm::ArrayRef<int64_t> tokens;
   Matrix hidden;
+  std::vector<double> sharedGate;
   /// The dynamic input scale of the experts' first gemm.
   float inputScale = 0;
 };
@@ -396,6 +429,13 @@ Matrix moec::reference::computeLogits(const Call &call,
   int64_t routes = spec.getNumRouted();
   Matrix hidden = readRows(call, "hidden_states", tokens, spec.hiddenSize);
   bool isSplit = spec.routing.splitGate;
+  if (spec.routing.gateHiddenSize) {
+    hidden = computeProduct(hidden, call.get("gate.hidden"),
+                            *spec.routing.gateHiddenSize, call.threads);
+    for (int64_t i = 0; i < hidden.getNumRows(); ++i)
+      for (int64_t j = 0; j < hidden.getNumColumns(); ++j)
+        hidden.row(i)[j] = roundTo(std::tanh(hidden.row(i)[j]), spec.dtype);
+  }
   Matrix sums = computeProduct(hidden, call.get("gate.weight"),
                                isSplit ? 2 * routes : routes, call.threads);
   Matrix logits = isSplit ? Matrix(sums.getNumRows(), routes) : std::move(sums);

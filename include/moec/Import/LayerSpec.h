@@ -112,7 +112,11 @@ enum class Activation {
 };
 
 /// Factor of the shared expert's output.
-enum class SharedGate { None, Sigmoid };
+enum class SharedGate {
+  None,
+  Sigmoid, ///< a factor of the shared expert
+  Softmax, ///< shares of the experts' sum and of the shared expert
+};
 
 /// Storage type of quantized elements.
 enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1, NF4, Int8, Int4 };
@@ -259,6 +263,9 @@ struct RoutingSpec {
   /// The router's weight is a sum of two values of the layer's dtype, because
   /// the model has it in f32 (entry `gate`): rows 0 .. R - 1 and R .. 2 R - 1.
   bool splitGate = false;
+  /// The router is two gemms with a tanh between them: its width (entry
+  /// `gate`).
+  std::optional<int64_t> gateHiddenSize;
   /// A bias that is added for the selection but not for the weight.
   bool selectionBias = false;
   /// A factor per expert, applied to the weight.
@@ -300,6 +307,8 @@ struct ActivationSpec {
 struct SharedExpertsSpec {
   int64_t intermediateSize = 0;
   SharedGate gate = SharedGate::None;
+  /// The gate has a bias.
+  bool gateBias = false;
   /// Factor of the output.
   double scale = 1.0;
   /// Activation, if it differs from that of the routed experts. Both are gated,
@@ -327,6 +336,17 @@ struct NormsSpec {
   std::optional<NormSpec> latentIn, expert, latentOut;
 
   explicit operator bool() const { return latentIn || expert || latentOut; }
+};
+
+/// Narrow experts that groups of neighbouring experts share. Each adds to the
+/// output of an expert, so that both are one of `intermediateSize`, of which
+/// the last `width` columns are the narrow one's.
+struct AdjugateSpec {
+  /// Experts that share one.
+  int64_t numExperts = 1;
+  int64_t width = 0;
+  /// Multiplies the narrow expert's output.
+  double factor = 1.0;
 };
 
 /// The spec's `placement` object. `num_ranks` can only be 1 and is not stored.
@@ -405,6 +425,11 @@ struct LayerSpec {
   /// Number of experts, those with the highest ids, that every token has: the
   /// loader gives them a selection bias above all keys.
   int64_t numAlwaysChosen = 0;
+  /// The loader appends these to the experts.
+  std::optional<AdjugateSpec> adjugate;
+  /// The loader multiplies the weights of the first gemm by this factor of the
+  /// experts' input.
+  double inputFactor = 1.0;
   /// Keys of that config.json that the user asked to ignore.
   std::vector<std::string> ignoredFields;
   /// Sentences about where the layer differs from the configuration:
@@ -446,6 +471,8 @@ struct LayerSpec {
   NormsSpec norms;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
+  /// A bias is added to the sum of the experts.
+  bool outputBias = false;
   /// The columns of each expert's w13 are permuted; the order is a tensor.
   bool expertColumns = false;
   /// Weight matrices may be bound with gaps between their rows.

@@ -186,6 +186,16 @@ struct CheckpointPart {
   /// The quantized matrix that is dequantized into this part; the tensor holds
   /// its elements. Null for a tensor that is stored as in the layer.
   std::shared_ptr<const StoredMatrix> matrix;
+  /// The columns of a matrix that the part fills; 0: all.
+  int64_t firstColumn = 0, numColumns = 0;
+  /// Multiplies each value, which is rounded again.
+  double factor = 1.0;
+  /// Neighbouring experts with one tensor, which is numbered by their group.
+  int64_t expertsPerTensor = 1;
+  /// Number of the tensor of expert 0.
+  int64_t firstNumber = 0;
+  /// The part is one of several pieces of the tensor, which follow one another.
+  int64_t piece = 0, numPieces = 1;
 
   /// Whether there is one tensor per expert.
   bool isPerExpert() const;
@@ -195,6 +205,10 @@ struct CheckpointPart {
   bool matches(llvm::StringRef fileName, int64_t expert) const;
   /// Whether an expert has the tensor.
   bool isOf(int64_t expert) const;
+  /// Columns of the part in a matrix of `columns`.
+  int64_t countColumns(int64_t columns) const {
+    return numColumns ? numColumns : columns;
+  }
   /// Whether a tensor of all experts, or of a range, has this one.
   bool hasExpert(int64_t expert) const {
     return numExperts == 0 ||

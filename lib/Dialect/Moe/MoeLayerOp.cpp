@@ -36,6 +36,10 @@ int64_t LayerOp::getNumPhysicalExperts() {
   return getNumLocalExperts();
 }
 
+bool LayerOp::hasSharedSoftmax() {
+  return getSharedGate() && getDim(getSharedGate(), 0) == 2;
+}
+
 int64_t LayerOp::getNumRouted() {
   return getNumExperts() + static_cast<int64_t>(getNumZeroExperts());
 }
@@ -104,6 +108,7 @@ private:
   LogicalResult verifyExperts();
   LogicalResult verifyInput();
   LogicalResult verifyNorms(Dim width);
+  LogicalResult verifyOutputBias(Dim hidden);
   LogicalResult verifyEntry();
   LogicalResult verifyNoRouting();
   LogicalResult verifyRouting();
@@ -347,7 +352,24 @@ LogicalResult LayerVerifier::verifyExperts() {
                               {experts, width})) ||
       failed(checkWeight("w2", op.getW2(), {experts, width, intermediate})) ||
       failed(checkData("w13_bias", op.getW13Bias(), {experts, rows})) ||
-      failed(checkData("w2_bias", op.getW2Bias(), {experts, width})));
+      failed(checkData("w2_bias", op.getW2Bias(), {experts, width})) ||
+      failed(verifyOutputBias(hidden)));
+}
+
+LogicalResult LayerVerifier::verifyOutputBias(Dim hidden) {
+  if (!op.getOutputBias())
+    return success();
+  StringRef other = op.getSharedW13()    ? "a shared expert"
+                    : op.getLatentDown() ? "'latent_down'"
+                    : op.getUnreduced()  ? "'unreduced'"
+                    : op.getIsPadding()  ? "'is_padding'"
+                    : op.getMesh() && op.getMesh()->getNumRanks() > 1
+                        ? "a 'mesh' of several ranks"
+                        : "";
+  if (!other.empty())
+    return check.error("has 'output_bias', which does not go with ")
+           << other << "; remove one of them";
+  return checkData("output_bias", op.getOutputBias(), {hidden});
 }
 
 LogicalResult LayerVerifier::verifyEntry() {
@@ -375,11 +397,19 @@ LogicalResult LayerVerifier::verifyEntry() {
   Dim routed{"num_routed", op.getNumRouted()};
   Dim gateRows = routed;
   // A weight in f32 is the sum of two values of the layer's dtype.
-  if (op.getGateWeight() && !op.getGateBias() &&
+  if (op.getGateWeight() && !op.getGateBias() && !op.getGateHidden() &&
       getDim(op.getGateWeight(), 0) == 2 * op.getNumRouted())
     gateRows = {"(2 * num_routed)", 2 * op.getNumRouted()};
-  if (failed(checkData("gate", op.getGateWeight(),
-                       {gateRows, {"hidden_size", op.getHiddenSize()}})) ||
+  if (op.getGateHidden() && !op.getGateWeight())
+    return check.error("takes 'gate_hidden' with 'gate' only");
+  Dim hidden{"hidden_size", op.getHiddenSize()};
+  if (failed(checkData("gate_hidden", op.getGateHidden(),
+                       {{"gate_hidden_size"}, hidden})))
+    return failure();
+  Dim gateColumns = hidden;
+  if (op.getGateHidden())
+    gateColumns = {"gate_hidden_size", getDim(op.getGateHidden(), 0)};
+  if (failed(checkData("gate", op.getGateWeight(), {gateRows, gateColumns})) ||
       failed(check.checkShape("gate_bias", op.getGateBias(), {routed})) ||
       failed(check.checkShape("logits", op.getRouterLogits(),
                               {tokensDim(), routed})) ||
@@ -471,6 +501,8 @@ LogicalResult LayerVerifier::verifyRecords() {
 LogicalResult LayerVerifier::verifyShared() {
   if (bool(op.getSharedW13()) != bool(op.getSharedW2()))
     return check.error("takes 'shared_w13' and 'shared_w2' together");
+  if (op.getSharedGateBias() && !op.getSharedGate())
+    return check.error("takes 'shared_gate_bias' with 'shared_gate' only");
   if (!op.getSharedW13()) {
     if (op.getSharedGate() || op.getSharedW13Columns())
       return check.error("takes 'shared_gate' and 'shared_w13_columns' with "
@@ -499,12 +531,23 @@ LogicalResult LayerVerifier::verifyShared() {
     return check.error("'shared_w13' has ")
            << rows << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"shared intermediate_size", op.isGated() ? rows / 2 : rows};
+  // Two rows: a softmax of the routed sum and the shared expert.
+  Dim gateRows{"1", 1};
+  if (op.hasSharedSoftmax()) {
+    gateRows = {"2", 2};
+    if (op.getWeightOnInput())
+      return check.error("takes 'shared_gate' of two rows, which weighs the "
+                         "experts' rows, without 'weight_on_input' only");
+  }
   return failure(
       failed(check.checkShape("shared_w13_columns", op.getSharedW13Columns(),
                               {{"1", 1}, hidden})) ||
       failed(
           checkWeight("shared_w2", op.getSharedW2(), {hidden, intermediate})) ||
-      failed(checkData("shared_gate", op.getSharedGate(), {{"1", 1}, hidden})));
+      failed(
+          checkData("shared_gate", op.getSharedGate(), {gateRows, hidden})) ||
+      failed(check.checkShape("shared_gate_bias", op.getSharedGateBias(),
+                              {gateRows})));
 }
 
 //===----------------------------------------------------------------------===//

@@ -211,6 +211,14 @@ LogicalResult verifyPermute(Operation *op, const PermuteOperands &o) {
   return success();
 }
 
+/// A row for each token, or one for all.
+static LogicalResult checkAddend(OperandChecker &check, Value addend,
+                                 Dim width) {
+  if (addend && cast<ShapedType>(addend.getType()).getRank() == 1)
+    return check.checkShape("addend", addend, {width});
+  return check.checkShape("addend", addend, {tokensDim(), width});
+}
+
 LogicalResult verifyUnpermute(Operation *op, const UnpermuteOperands &o) {
   OperandChecker check(op);
   if (bool(o.identity) != bool(o.identityWeights))
@@ -236,7 +244,7 @@ LogicalResult verifyUnpermute(Operation *op, const UnpermuteOperands &o) {
   if (failed(check.checkShape("identity", o.identity, {tokensDim(), width})) ||
       failed(check.checkShape("identity_weights", o.identityWeights,
                               {tokensDim(), topK})) ||
-      failed(check.checkShape("addend", o.addend, {tokensDim(), width})) ||
+      failed(checkAddend(check, o.addend, width)) ||
       failed(check.checkNumValidTokens(o.numValidTokens)) ||
       failed(check.checkShape("result", o.result, {tokensDim(), width})))
     return failure();

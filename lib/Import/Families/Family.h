@@ -117,6 +117,8 @@ struct Names {
   llvm::StringRef block = "mlp";
   llvm::StringRef gate = "gate.weight";
   llvm::StringRef gateBias = "gate.bias";
+  /// The first of the router's two weights.
+  llvm::StringRef gateHidden;
   llvm::StringRef selectionBias = "gate.e_score_correction_bias";
   llvm::StringRef expertScale;
   llvm::StringRef hashTable = "gate.tid2eid";
@@ -138,17 +140,28 @@ struct Names {
   /// Module with gate and up of the shared expert in one.
   llvm::StringRef sharedFused;
   llvm::StringRef sharedGate = "shared_expert_gate.weight";
+  llvm::StringRef sharedGateBias = "shared_expert_gate.bias";
+  /// The bias of the experts' sum.
+  llvm::StringRef outputBias;
   llvm::StringRef latent[2] = {"fc1_latent_proj.weight",
                                "fc2_latent_proj.weight"};
   /// Weights of the norms out of the latent projection, of an expert's rows and
   /// of their sum.
   llvm::StringRef norms[3];
+  /// Modules of the narrow experts that groups of experts share.
+  llvm::StringRef adjugate[3];
   /// Tensors of all experts that every token has, with gate and up in one.
   llvm::StringRef always[2];
   /// `expertScale` names one factor of all weights.
   bool isOneScale = false;
-  /// Tensors of other routers, separated by blanks, that the layer ignores.
+  /// Tensors of other routers and their experts, separated by blanks, that the
+  /// layer ignores.
   llvm::StringRef otherRouters;
+  /// The router's weight is stored as K x rows under the first of its names.
+  bool gateTransposed = false;
+  /// The layer is one of two parts with as many experts each, 0 or 1: experts
+  /// are numbered through both, and the selection bias has a row for each.
+  std::optional<int64_t> partOfTwo;
   /// Several layers share a bank of experts outside of them. Names begin at the
   /// model then, not at the block: `{l}` is the decoder layer's index, `{b}`
   /// that of its bank.
@@ -210,10 +223,23 @@ struct Family {
   Key gateSoftcap, upSoftcap;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
+  /// A bias is added to the sum of the experts.
+  bool outputBias = false;
+  /// Number of neighbouring experts that share a narrow one, its width, and the
+  /// factor of what it adds.
+  Key adjugateSharing, adjugateWidth;
+  double adjugateFactor = 1.0;
+  /// Factor of the experts' input, unless one of these keys is true.
+  double inputFactor = 1.0;
+  Key inputFactorUnless[2];
 
   Choice<Score> score;
   llvm::SmallVector<Words<Score>, 3> scoreWords;
   Choice<bool> gateBias, selectionBias;
+  /// The router is two gemms with a tanh between them if this key is true: its
+  /// width per expert.
+  Key hasGateHidden;
+  int64_t gateHiddenPerExpert = 0;
   /// The word of `selectionBias.key` that enables the bias, if the key is not a
   /// boolean.
   llvm::StringRef selectionBiasWord;
@@ -253,11 +279,15 @@ struct Family {
   Key alwaysChosen;
   /// Number of banks; layers take them in turn.
   Key numBanks;
+  /// Number of consecutive layers, from the second key on, that share the bank
+  /// of the first of them.
+  Key layersPerBank, firstBank;
 
   /// Number of shared experts (1 without the key) and width of each.
   Key numShared, sharedWidth;
   bool hasShared = false;
   SharedGate sharedGate = SharedGate::None;
+  bool sharedGateBias = false;
   /// Limit of the shared expert's activation. `sharedUnlimited`: it has none
   /// although the routed experts have one.
   Key sharedLimit;

@@ -44,6 +44,12 @@ private:
   F32 load(Value memref, Index row, Index column, int64_t i, Flag mask) {
     return emitter.loadVector(memref, {row, column + i * lanes}, lanes, mask);
   }
+  /// A bias is the same for each token.
+  F32 loadAddend(Index token, Index column, int64_t i, Flag mask) {
+    if (cast<MemRefType>(addend.getType()).getRank() > 1)
+      return load(addend, token, column, i, mask);
+    return emitter.loadVector(addend, {column + i * lanes}, lanes, mask);
+  }
   Sums addRow(Sums sums, Index row, Index column, Flag mask);
   Sums addIdentity(Sums sums, Index token, Index j, Index column, Flag mask);
 
@@ -118,7 +124,7 @@ void GatherReduce::emitSums(Index token, Index column, int64_t vectors,
   for (auto [i, sum] : llvm::enumerate(sums)) {
     F32 total = sum;
     if (addend)
-      total = total + load(addend, token, column, i, mask);
+      total = total + loadAddend(token, column, i, mask);
     emitter.storeVector(total, result, {token, column + i * lanes}, mask);
   }
 }

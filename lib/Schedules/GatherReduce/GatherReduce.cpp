@@ -188,9 +188,14 @@ F32 GpuGatherReduce::addSlots(F32 sum, const Slots &slots) {
 
 F32 GpuGatherReduce::reduce(const Slots &slots) {
   auto loadOnce = [&](Value memref) {
-    return memref ? F32(b, emitter.loadVector(memref, {slots.token, column},
-                                              lanes))
-                  : F32();
+    if (!memref)
+      return F32();
+    // A bias is the same for each token.
+    bool isBias = cast<MemRefType>(memref.getType()).getRank() == 1;
+    SmallVector<Value, 2> indices = {slots.token, column};
+    if (isBias)
+      indices.erase(indices.begin());
+    return F32(b, emitter.loadVector(memref, indices, lanes));
   };
   self = loadOnce(identity);
   F32 last = loadOnce(addend);

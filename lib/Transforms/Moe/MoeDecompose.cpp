@@ -126,7 +126,10 @@ private:
                       Value offsets);
   Value findTensorScale(Value input, QuantAttr quant, Value offsets);
 
+  Value getRouterInput();
   void route();
+  void makeSharedGate();
+  void weighSum();
   void permute();
   /// Whether the rows of the experts are multiplied by the tokens' weights.
   bool weighsRows() {
@@ -147,6 +150,11 @@ private:
   ImplicitLocOpBuilder b;
   Type dtype;
   Value ids, weights;
+  /// Weights of the slots' rows: with a softmax of the routed sum and the
+  /// shared expert, `weights` times the share of the sum.
+  Value slotWeights;
+  /// The factor of the shared expert's rows; null if there is none.
+  Value sharedGate;
   /// The ids in the type of the layer's record.
   Value recordedIds;
   Value offsets, position, source, rowWeight;
@@ -310,6 +318,20 @@ void LayerDecomposer::setInput(Product &p, Value input, Value givenScale,
   p.inputQuant = op.getQuantAttr();
 }
 
+/// The input of the router's last gemm.
+Value LayerDecomposer::getRouterInput() {
+  if (!layer.getGateHidden())
+    return layer.getHidden();
+  Product p(layer.getGateHidden());
+  p.input = layer.getHidden();
+  auto weight = cast<RankedTensorType>(p.weight.getType());
+  return product(p, tensorOf({kTokens, weight.getDimSize(0)}, dtype),
+                 "router_hidden",
+                 [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                   return Value(math::TanhOp::create(b, args.accumulators[0]));
+                 });
+}
+
 void LayerDecomposer::route() {
   if (layer.hasEntryIds()) {
     ids = layer.getTopkIds();
@@ -319,7 +341,7 @@ void LayerDecomposer::route() {
   Value logits = layer.getRouterLogits();
   if (!logits) {
     Product p(layer.getGateWeight());
-    p.input = layer.getHidden();
+    p.input = getRouterInput();
     auto addBias = [](ImplicitLocOpBuilder &b,
                       const EpilogueArgs &args) -> Value {
       return arith::AddFOp::create(b, args.accumulators[0], args.columns[0]);
@@ -366,6 +388,47 @@ void LayerDecomposer::route() {
   weights = op.getWeights();
 }
 
+/// Finds the factor of the shared expert's rows.
+void LayerDecomposer::makeSharedGate() {
+  Product p(layer.getSharedGate());
+  p.input = layer.getHidden();
+  if (Value bias = layer.getSharedGateBias())
+    p.columns.push_back(bias);
+  // The accumulators of the routed sum and of the shared expert are a pair.
+  if (layer.hasSharedSoftmax())
+    p.layout = WeightLayoutAttr::get(b.getContext(), GateUpOrder::GateUp);
+  sharedGate =
+      product(p, tensorOf({kTokens, 1}, b.getF32Type()), "shared_gate",
+              [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
+                SmallVector<Value, 2> sums(args.accumulators);
+                for (auto [sum, bias] : llvm::zip(sums, args.columns))
+                  sum = arith::AddFOp::create(b, sum, bias);
+                if (sums.size() == 2)
+                  return sigmoid(b, arith::SubFOp::create(b, sums[1], sums[0]));
+                return sigmoid(b, sums[0]);
+              });
+}
+
+/// Multiplies the weights by the share of the experts' sum, if it has one.
+void LayerDecomposer::weighSum() {
+  slotWeights = weights;
+  if (!layer.hasSharedSoftmax())
+    return;
+  makeSharedGate();
+  auto op = RowMapOp::create(b, weights.getType(), weights,
+                             /*num_valid_tokens=*/Value(), sharedGate,
+                             /*elementwise_operands=*/ValueRange());
+  setNames(op, {"routed_weights"});
+  OpBuilder::InsertionGuard guard(b);
+  Type f32 = b.getF32Type();
+  Block *block =
+      b.createBlock(&op.getBody(), {}, {f32, f32}, {b.getLoc(), b.getLoc()});
+  Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1.0f));
+  Value share = arith::SubFOp::create(b, one, block->getArgument(1));
+  YieldOp::create(b, arith::MulFOp::create(b, block->getArgument(0), share));
+  slotWeights = op.getResult();
+}
+
 void LayerDecomposer::permute() {
   DenseI64ArrayAttr local;
   if (PlacementAttr placement = layer.getPlacementAttr())
@@ -405,7 +468,7 @@ void LayerDecomposer::permute() {
       b, tensorOf({layer.getNumLocalExperts() + 1}, b.getI32Type()),
       tensorOf({kTokens, topK}, b.getI32Type()),
       tensorOf({kPositions}, b.getI32Type()),
-      tensorOf({kPositions, 1}, b.getF32Type()), placed, weights,
+      tensorOf({kPositions, 1}, b.getF32Type()), placed, slotWeights,
       layer.getNumValidTokens(), b.getI64IntegerAttr(numExperts),
       b.getI64IntegerAttr(layer.getNumZeroExperts()), local);
   setNames(op, {"expert_offsets", "position", "source", "row_weight"});
@@ -516,15 +579,9 @@ Value LayerDecomposer::runExperts() {
 Value LayerDecomposer::runSharedExpert() {
   if (!layer.getSharedW13())
     return {};
-  Value gate;
-  if (layer.getSharedGate()) {
-    Product p(layer.getSharedGate());
-    p.input = layer.getHidden();
-    gate = product(p, tensorOf({kTokens, 1}, b.getF32Type()), "shared_gate",
-                   [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
-                     return sigmoid(b, args.accumulators[0]);
-                   });
-  }
+  if (layer.getSharedGate() && !sharedGate)
+    makeSharedGate();
+  Value gate = sharedGate;
   int64_t sharedSize =
       cast<RankedTensorType>(layer.getSharedW13().getType()).getDimSize(0) /
       (layer.isGated() ? 2 : 1);
@@ -585,7 +642,10 @@ void LayerDecomposer::reduce(Value expertRows, Value shared) {
       b,
       tensorOf({kTokens, isUnreduced ? layer.getTopK() * width : width}, dtype),
       expertRows, position, hasZeroExperts ? latentInput : Value(),
-      hasZeroExperts ? weights : Value(), latent ? Value() : shared,
+      hasZeroExperts ? slotWeights : Value(),
+      latent   ? Value()
+      : shared ? shared
+               : layer.getOutputBias(),
       // Slots of invalid rows have no position.
       isUnreduced ? Value() : layer.getNumValidTokens(), isUnreduced,
       /*from_unreduced=*/false);
@@ -620,6 +680,7 @@ void LayerDecomposer::reduce(Value expertRows, Value shared) {
 
 void LayerDecomposer::run() {
   route();
+  weighSum();
   permute();
   makeExpertInput();
   Value rows = runExperts();

@@ -246,7 +246,7 @@ Parallelizer::Ops Parallelizer::findExpertOps() const {
 /// The ops that run on the rows of a group, in order: those with weights that
 /// differ between ranks, and all that depend on them. The hidden states are
 /// permuted for the shared expert after the dispatch, since routed experts read
-/// them, too.
+/// them, too. A gate whose share the weights have is that of the own rows.
 Parallelizer::Ops Parallelizer::findGroupOps() const {
   Ops ops;
   ops.insert(places.begin(), places.end());
@@ -259,8 +259,10 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
     Value weight = product  ? product.getWeight()
                    : gather ? gather.getColumns()
                             : Value();
-    if ((weight && getName(weight).starts_with("shared_experts.")) ||
-        readsOf(&op, ops))
+    bool isOfShared = weight &&
+                      getName(weight).starts_with("shared_experts.") &&
+                      !llvm::any_of(op.getUsers(), llvm::IsaPred<RowMapOp>);
+    if (isOfShared || readsOf(&op, ops))
       ops.insert(&op);
   }
   return ops;

@@ -174,6 +174,8 @@ def decide(spec: LayerSpec, tensors: Mapping, first_token: int = 0) -> Decision:
             logits = _float64(tensors["router_logits"])
         else:
             hidden = _float64(tensors["hidden_states"])
+            if spec.routing.gate_hidden_size is not None:
+                hidden = round_to(np.tanh(product(hidden, tensors["gate.hidden"])), spec.dtype)
             logits = product(hidden, tensors["gate.weight"])
             if spec.routing.split_gate:
                 logits = logits[:, : spec.num_routes] + logits[:, spec.num_routes :]
@@ -255,7 +257,21 @@ def _second(spec: LayerSpec, tensors: Mapping, expert: int, a: np.ndarray, found
     return y
 
 
-def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
+def _shared_gate(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> tuple:
+    """Factors of the weights and of the shared expert, a row each or 1."""
+    shared = spec.shared_experts
+    if shared is None or shared.gate == "none":
+        return 1.0, 1.0
+    values = product(hidden, tensors["shared_experts.gate"])
+    if shared.gate_bias:
+        values = values + _float64(tensors["shared_experts.gate_bias"])
+    if shared.gate == "sigmoid":
+        return 1.0, sigmoid(values)
+    difference = values[:, 1:] - values[:, :1]
+    return sigmoid(-difference), sigmoid(difference)
+
+
+def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray, factor) -> np.ndarray:
     x = hidden
     if spec.shared_experts.columns:
         x = x[:, np.asarray(tensors["shared_experts.w13_columns"][0])]
@@ -266,9 +282,7 @@ def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray
     a = round_to(apply(activation, gate, up), spec.dtype)
     found = _find_scale(spec, "shared_experts.w2", a)
     s = _expert_product(spec, tensors, "shared_experts.w2", a, found=found)
-    if spec.shared_experts.gate == "sigmoid":
-        s = s * sigmoid(product(hidden, tensors["shared_experts.gate"]))
-    return round_to(s * spec.shared_experts.scale, spec.dtype)
+    return round_to(s * factor * spec.shared_experts.scale, spec.dtype)
 
 
 def _normalize(spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray) -> np.ndarray:
@@ -344,6 +358,8 @@ def evaluate(
             x = round_to(product(hidden, tensors["latent.down"]), spec.dtype)
         if "latent_in" in spec.norms:
             x = round_to(_normalize(spec, tensors, "latent_in", x), spec.dtype)
+        share, factor = _shared_gate(spec, tensors, hidden)
+        decision.weights = decision.weights * share
         total = _routed(spec, tensors, x, decision)
         if spec.latent_size is not None:
             total = round_to(total, spec.dtype)
@@ -351,6 +367,8 @@ def evaluate(
                 total = round_to(_normalize(spec, tensors, "latent_out", total), spec.dtype)
             total = product(total, tensors["latent.up"])
         if spec.shared_experts is not None:
-            total = total + _shared(spec, tensors, hidden)
+            total = total + _shared(spec, tensors, hidden, factor)
+        if spec.output_bias:
+            total = total + _float64(tensors["output_bias"])
     out[present] = round_to(total, spec.dtype)
     return out

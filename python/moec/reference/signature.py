@@ -61,7 +61,10 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
             tensors.append(Tensor("input_ids", (), "i32", tokens=True))
         if spec.entry == "gate":
             rows = 2 * routes if routing.split_gate else routes
-            tensors.append(Tensor("gate.weight", (rows, hidden), dtype))
+            width = routing.gate_hidden_size or hidden
+            if routing.gate_hidden_size:
+                tensors.append(Tensor("gate.hidden", (width, hidden), dtype))
+            tensors.append(Tensor("gate.weight", (rows, width), dtype))
             if routing.gate_bias:
                 tensors.append(Tensor("gate.bias", (routes,), "f32"))
         if routing.selection_bias:
@@ -81,6 +84,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     tensors += _matrix(spec, "experts.w2", (experts, width, size))
     if spec.expert_bias:
         tensors.append(Tensor("experts.w2_bias", (experts, width), dtype))
+    if spec.output_bias:
+        tensors.append(Tensor("output_bias", (hidden,), dtype))
     if spec.shared_experts is not None:
         size = spec.shared_experts.intermediate_size
         rows = spec.first_rows(size)
@@ -88,8 +93,11 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         if spec.shared_experts.columns:
             tensors.append(Tensor("shared_experts.w13_columns", (1, hidden), "i32"))
         tensors += _matrix(spec, "shared_experts.w2", (hidden, size))
-        if spec.shared_experts.gate == "sigmoid":
-            tensors.append(Tensor("shared_experts.gate", (1, hidden), dtype))
+        if spec.shared_experts.gate != "none":
+            rows = 2 if spec.shared_experts.gate == "softmax" else 1
+            tensors.append(Tensor("shared_experts.gate", (rows, hidden), dtype))
+            if spec.shared_experts.gate_bias:
+                tensors.append(Tensor("shared_experts.gate_bias", (rows,), "f32"))
     if spec.latent_size is not None:
         tensors.append(Tensor("latent.down", (spec.latent_size, hidden), dtype))
         tensors.append(Tensor("latent.up", (hidden, spec.latent_size), dtype))

@@ -39,6 +39,8 @@ class Routing:
     select: str = "top_k"
     gate_bias: bool = False
     split_gate: bool = False
+    #: Width between the two gemms of a router with a tanh between them.
+    gate_hidden_size: int | None = None
     selection_bias: bool = False
     expert_scale: bool = False
     num_groups: int = 1
@@ -60,6 +62,7 @@ class Routing:
 class SharedExperts:
     intermediate_size: int
     gate: str = "none"
+    gate_bias: bool = False
     scale: float = 1.0
     activation: Activation | None = None
     quantization: Products = Products()
@@ -116,6 +119,7 @@ class LayerSpec:
     norms: dict[str, Norm] = field(default_factory=dict)
     gate_up_order: str = "gate_up"
     expert_bias: bool = False
+    output_bias: bool = False
     expert_columns: bool = False
     strided_weights: bool = False
     shared_experts: SharedExperts | None = None
@@ -206,7 +210,7 @@ class LayerSpec:
             elif entry == "logits":
                 # Input logits already contain the bias.
                 changes["routing"] = dataclasses.replace(
-                    self.routing, gate_bias=False, split_gate=False
+                    self.routing, gate_bias=False, split_gate=False, gate_hidden_size=None
                 )
             else:
                 # Logits computed by a layer are f32.
@@ -272,6 +276,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         norms=_parse_norms(fields.object("norms")),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
         expert_bias=fields.boolean("expert_bias"),
+        output_bias=fields.boolean("output_bias"),
         expert_columns=fields.boolean("expert_columns"),
         strided_weights=fields.boolean("strided_weights"),
         shared_experts=_parse_shared(fields.object("shared_experts"), quantization),
@@ -330,6 +335,7 @@ def _parse_routing(fields: Fields, entry: str) -> Routing:
         select=select,
         gate_bias=fields.boolean("gate_bias"),
         split_gate=fields.boolean("split_gate"),
+        gate_hidden_size=fields.integer("gate_hidden_size"),
         selection_bias=selection_bias,
         expert_scale=fields.boolean("expert_scale"),
         num_groups=num_groups,
@@ -382,7 +388,8 @@ def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExpert
         quantization = _parse_quantization(fields)
     shared = SharedExperts(
         fields.integer("intermediate_size", required=True),
-        fields.choice("gate", ("none", "sigmoid"), "none"),
+        fields.choice("gate", ("none", "sigmoid", "softmax"), "none"),
+        fields.boolean("gate_bias"),
         fields.number("scale", 1.0),
         _parse_activation(fields),
         quantization,
@@ -561,6 +568,25 @@ def _check(spec: LayerSpec) -> None:
         not routing.split_gate or (spec.entry == "gate" and spec.dtype != "f32" and not routing.gate_bias),
         "field 'routing.split_gate' needs entry 'gate', dtype 'bf16' or 'f16', and no gate_bias",
     )
+    _require(
+        routing.gate_hidden_size is None or (spec.entry == "gate" and not routing.split_gate),
+        "field 'routing.gate_hidden_size' needs entry 'gate', and no split_gate",
+    )
+    if spec.output_bias:
+        for field, has in (
+            ("shared_experts", spec.shared_experts is not None),
+            ("latent_size", spec.latent_size is not None),
+            ("output", spec.output != "sum"),
+            ("padding_mask", spec.padding_mask),
+            ("parallel", spec.adds_over_ranks),
+        ):
+            _require(not has, f"field 'output_bias' does not go with '{field}'")
+    if shared := spec.shared_experts:
+        _require(shared.gate != "none" or not shared.gate_bias, "field 'shared_experts.gate_bias' needs a gate")
+        _require(
+            shared.gate != "softmax" or not routing.weight_on_input,
+            "field 'shared_experts.gate': 'softmax' does not go with 'routing.weight_on_input'",
+        )
     _require(
         routing.logits_dtype == "f32" or spec.entry == "logits",
         "field 'routing.logits_dtype' needs entry 'logits'",
