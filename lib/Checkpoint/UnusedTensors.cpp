@@ -113,7 +113,8 @@ private:
     }
   }
 
-  /// The prefix of a name up to the router or the experts.
+  /// The prefix of a name up to the router, or through the experts: a layer
+  /// that lends its bank has a router and shared experts of its own.
   static std::string getOwnModule(StringRef name) {
     llvm::SmallVector<StringRef> modules;
     name.split(modules, '.');
@@ -121,9 +122,12 @@ private:
       return module == "gate" || module == "experts" ||
              module.starts_with("shared");
     });
-    return own == modules.end()
-               ? name.str()
-               : name.take_front(own->begin() - name.begin()).str();
+    if (own == modules.end())
+      return name.str();
+    return name
+        .take_front((*own == "experts" ? own->end() + 1 : own->begin()) -
+                    name.begin())
+        .str();
   }
 
   Owner getOwner(StringRef name) const {
@@ -133,16 +137,17 @@ private:
     if (names.checkpoint.isGguf())
       return name.consume_front(block->scope) ? getGgufOwner(name)
                                               : Owner::Other;
+    llvm::SmallVector<StringRef> modules;
+    name.split(modules, '.');
     bool isInBlock = llvm::any_of(prefixes, [&](const std::string &prefix) {
       return name.consume_front(prefix);
     });
     bool isInLayer = !block->scope.empty() &&
                      (isInBlock || name.consume_front(block->scope));
-    if (!isInBlock &&
-        !(isInLayer && (name.contains("expert") || name.contains("router"))))
+    // Attention may have experts of its own.
+    if (!isInBlock && !(isInLayer && !name.contains("attention") &&
+                        (name.contains("expert") || name.contains("router"))))
       return Owner::Other;
-    llvm::SmallVector<StringRef> modules;
-    name.split(modules, '.');
     bool isOfExperts = llvm::any_of(modules, [](StringRef module) {
       return module == "experts" || module.starts_with("shared");
     });

@@ -185,12 +185,12 @@ FailureOr<Source> moec::parseSource(MLIRContext &context,
     return parseJson(context, text, overrides, os);
   if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
       overrides.numValidTokens || overrides.batchInvariant ||
-      overrides.roundWeights || overrides.layer || overrides.parallel ||
-      !overrides.ignoredFields.empty()) {
+      overrides.roundWeights || overrides.layer || !overrides.part.empty() ||
+      overrides.parallel || !overrides.ignoredFields.empty()) {
     os << text.getName()
-       << ": error: --num-experts, --max-tokens, --entry, --layer, --parallel, "
-          "--batch-invariant, --round-weights and --ignore-field apply to "
-          "JSON descriptions; change the IR instead\n";
+       << ": error: --num-experts, --max-tokens, --entry, --layer, --part, "
+          "--parallel, --batch-invariant, --round-weights and --ignore-field "
+          "apply to JSON descriptions; change the IR instead\n";
     return failure();
   }
   return parseIR(context, text, texts, os);

@@ -132,6 +132,19 @@ public:
         outer(context, document, /*path=*/"", FieldReader::Null::IsAbsent) {}
 
   /// Finds the family and the object with its keys.
+  bool open(StringRef part) {
+    return open() && (part.empty() || choosePart(part));
+  }
+
+  const Family &getFamily() const { return *family; }
+  /// The family entry for the keys of the enclosing object.
+  const Family &getOuterFamily() const { return wrapper ? *wrapper : *family; }
+  FieldReader &getConfig() { return inner ? *inner : outer; }
+  /// The enclosing object, or null.
+  FieldReader *getOuter() { return inner ? &outer : nullptr; }
+  StringRef getModelType() const { return modelType; }
+
+private:
   bool open() {
     family = readFamilyName(outer);
     if (!family || !enter())
@@ -151,15 +164,27 @@ public:
     return true;
   }
 
-  const Family &getFamily() const { return *family; }
-  /// The family entry for the keys of the enclosing object.
-  const Family &getOuterFamily() const { return wrapper ? *wrapper : *family; }
-  FieldReader &getConfig() { return inner ? *inner : outer; }
-  /// The enclosing object, or null.
-  FieldReader *getOuter() { return inner ? &outer : nullptr; }
-  StringRef getModelType() const { return modelType; }
+  /// Takes the family's entry for another part of its layers.
+  bool choosePart(StringRef part) {
+    std::string name = modelType + "." + part.str();
+    if (const Family *found = findFamily(name)) {
+      family = found;
+      modelType = std::move(name);
+      return true;
+    }
+    std::string known;
+    for (const Family &other : getFamilies())
+      for (StringRef type : other.getModelTypes())
+        if (type.consume_front(modelType + "."))
+          known += (known.empty() ? "" : ", ") + ("'" + type + "'").str();
+    getConfig().error(
+        "model_type",
+        "the layers of model_type \"" + modelType + "\" have no part '" + part +
+            "'" +
+            (known.empty() ? "; leave out --part" : "; there is " + known));
+    return false;
+  }
 
-private:
   /// Enters the object with the keys.
   bool enter() {
     FieldReader *reader = &getConfig();
@@ -196,7 +221,7 @@ private:
   std::optional<FieldReader> inner;
   const Family *family = nullptr;
   const Family *wrapper = nullptr;
-  StringRef modelType;
+  std::string modelType;
 };
 
 /// Checks the expected values of keys that the family does not read.
@@ -287,7 +312,7 @@ readModel(const SourceText &text, const json::Value &document,
     return failure();
   ImportContext context{text, diags, {}};
   ModelConfig model(context, document);
-  if (!model.open())
+  if (!model.open(overrides.part))
     return failure();
   const Family &family = model.getFamily();
   FieldReader &config = model.getConfig();
@@ -382,7 +407,7 @@ getDecoderLayers(const SourceText &text, const SpecOverrides &overrides,
     return failure();
   ImportContext context{text, diags, {}};
   ModelConfig model(context, *document);
-  if (!model.open())
+  if (!model.open(overrides.part))
     return failure();
   KeyReader reader(model.getConfig(), model.getOuter(), std::nullopt);
   DecoderLayers layers(model.getFamily(), reader);

@@ -132,6 +132,7 @@ SpecOverrides ToolOptions::getOverrides() const {
     overrides.entry = symbolize<Entry>(entry);
   if (layer.getNumOccurrences())
     overrides.layer = layer;
+  overrides.part = part;
   if (parallel.getNumOccurrences())
     overrides.parallel = SourceText("--parallel", parallel);
   overrides.ignoredFields.assign(ignoreField.begin(), ignoreField.end());

@@ -165,6 +165,12 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("Decoder layer of a model, counted from 0 as in the names "
                      "of its tensors (default: the first that has experts)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> part{
+      "part", llvm::cl::value_desc("name"),
+      llvm::cl::desc("Part of a decoder layer whose kinds of tokens have "
+                     "routers and experts of their own, as in --part=vision "
+                     "(default: that of text)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<std::string> parallel{
       "parallel", llvm::cl::value_desc("object"),
       llvm::cl::desc("Ranks of the layer (docs/use/parallel.md), which a "

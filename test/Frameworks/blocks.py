@@ -37,7 +37,7 @@ class Block:
     inputs: dict[str, np.ndarray]
     output: np.ndarray
     ids: np.ndarray | None = None
-    #: Tensors of the checkpoint for a block that is not part of a saved model.
+    #: Options of moe-run, for one of several layers of a module.
     options: list[str] = field(default_factory=list)
 
 
@@ -147,6 +147,17 @@ def _run(block: torch.nn.Module, parent: torch.nn.Module, layer: int, width: int
     return Block(layer, inputs, output.reshape(tokens, -1).numpy(), ids.ids)
 
 
+def _run_parts(module, layer: int, width: int, tokens: int, generator) -> list[Block]:
+    """A router and experts for tokens of text, and others for those of images."""
+    states = torch.randn(1, tokens, width, generator=generator)
+    results = []
+    for part, kind, options in (module.text_moe, 0, []), (module.vision_moe, 1, ["--part=vision"]):
+        ids = _Ids(part)
+        output = module(states, torch.full((1, tokens), kind, dtype=torch.int32))[0]
+        results.append(Block(layer, {"hidden_states": states[0].numpy()}, output[0].numpy(), ids.ids, options))
+    return results
+
+
 def _run_gemma(layer_module, layer: int, width: int, tokens: int, generator) -> Block:
     """Router and experts are in the decoder layer and read different states."""
     states, routed = (torch.randn(tokens, width, generator=generator) for _ in range(2))
@@ -217,6 +228,8 @@ def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) ->
         layer = int(where.group(1))
         if hasattr(module, "router") and hasattr(module, "experts") and name.endswith(where.group(1)):
             blocks.append(_run_gemma(module, layer, config.hidden_size, tokens, generator))
+        elif hasattr(module, "vision_moe"):
+            blocks += _run_parts(module, layer, config.hidden_size, tokens, generator)
         elif _is_block(module):
             parent = modules[name.rpartition(".")[0]]
             blocks.append(_run(module, parent, layer, config.hidden_size, tokens, generator))
@@ -226,9 +239,12 @@ def build(config, folder: pathlib.Path, tokens: int = 7, max_blocks: int = 2) ->
 
 
 def _is_block(module: torch.nn.Module) -> bool:
-    if "xperts" in type(module).__name__ or "Layer" in type(module).__name__.replace("MoELayer", ""):
+    name = type(module).__name__
+    # The experts of JetMoE's attention are no layer, and the parts of ERNIE's block are none alone.
+    others = ("xperts", "MoA", "Attention", "VLMoeSparseMoe")
+    if any(word in name for word in others) or "Layer" in name.replace("MoELayer", ""):
         return False
-    return hasattr(module, "experts")
+    return hasattr(module, "experts") or hasattr(module, "vision_moe") or name == "JetMoeMoE"
 
 
 def read_tensors(folder: pathlib.Path, layer: int) -> dict[str, np.ndarray]:

@@ -44,7 +44,7 @@ def run(folder: pathlib.Path, block, work: pathlib.Path) -> dict[str, np.ndarray
     save_file({name: np.ascontiguousarray(value) for name, value in block.inputs.items()}, states)
     call(
         "moe-run", folder, f"--layer={block.layer}", f"--hidden-states={states}",
-        f"--tokens={block.output.shape[0]}", f"--outputs={outputs}",
+        f"--tokens={block.output.shape[0]}", f"--outputs={outputs}", *block.options,
     )
     return load_file(outputs)
 

@@ -53,6 +53,11 @@ EXTRA: dict[str, dict] = {
     "InklingTextConfig": {"unpadded_vocab_size": 128},
     "Inkling2TextConfig": {"unpadded_vocab_size": 128},
     "Inkling2LoopTextConfig": {"unpadded_vocab_size": 128},
+    "Ernie4_5_VLMoeTextConfig": {
+        "moe_intermediate_size": [16, 8],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]},
+    },
+    "JetMoeConfig": {"num_experts_per_tok": 2, "num_key_value_heads": 4},
     "Lfm2MoeConfig": {
         "layer_types": ["conv", "full_attention", "conv", "full_attention"],
     },
@@ -73,10 +78,8 @@ EXTRA: dict[str, dict] = {
 #: MoE classes that no layer of moec describes, by module of Transformers. moec refuses these by name if they have a
 #: config.json.
 UNCOVERED = {
-    "doge": "experts are rows of embeddings, chosen by product keys",
-    "ernie4_5_vl_moe": "tokens of text and of images have routers and experts of their own",
+    "doge": "the router mixes the logits of all tokens; experts are rows of embeddings, chosen by product keys",
     "granite_docling": "dense: 'Moe' is in the name of a class alone",
-    "jetmoe": "a bias is added to the experts' sum, and attention has experts too",
     "nllb_moe": "experts have a capacity: a token's result depends on those before it",
     "switch_transformers": "experts have a capacity: a token's result depends on those before it",
     "vitpose_backbone": "experts are chosen by the data set, not by a router",

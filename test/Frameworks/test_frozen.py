@@ -24,6 +24,7 @@ def test_frozen(name, tmp_path):
             inputs=load_file(folder / "call.safetensors"),
             output=expected["output"],
             ids=expected["ids"] if "ids" in expected else None,
+            options=[],
         )
     # The folder looks like a model's; the call's tensors are beside the weights.
     model = tmp_path / "model"

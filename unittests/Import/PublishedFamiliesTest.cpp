@@ -791,12 +791,102 @@ TEST(PublishedFamilies, ObjectsOfLayers) {
         << rest;
 }
 
+TEST(PublishedFamilies, SharedNarrowExperts) {
+  LayerSpec spec = importOk(R"({"architectures": ["GroveMoeForCausalLM"],
+      "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu",
+      "hidden_size": 2048, "intermediate_size": 6144, "mlp_only_layers": [],
+      "model_type": "grove_moe", "moe_intermediate_size": 768,
+      "norm_topk_prob": true, "num_experts": 128, "num_experts_per_tok": 8,
+      "num_hidden_layers": 48, "router_aux_loss_coef": 0.001})");
+  // An expert's own columns and those of the pair's.
+  expectSizes(spec, {2048, 128, 8, 768 + 128});
+  expectSoftmax(spec, /*renormalize=*/true);
+  ASSERT_TRUE(spec.adjugate);
+  EXPECT_EQ(spec.adjugate->numExperts, 2);
+  EXPECT_EQ(spec.adjugate->width, 128);
+  EXPECT_EQ(spec.adjugate->factor, 0.05);
+}
+
+TEST(PublishedFamilies, Klear) {
+  LayerSpec spec = importOk(R"({"model_type": "Klear", "hidden_size": 2048,
+      "num_experts": 256, "num_experts_per_tok": 8,
+      "moe_intermediate_size": 896, "n_shared_experts": 1,
+      "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+      "num_hidden_layers": 32, "intermediate_size": 9216})");
+  expectSizes(spec, {2048, 256, 8, 896});
+  expectSigmoid(spec, 1, 1, 1.0);
+  expectShared(spec, 896, SharedGate::Softmax);
+  EXPECT_TRUE(spec.sharedExperts->gateBias);
+}
+
+TEST(PublishedFamilies, Skywork) {
+  const std::string head = R"({"model_type": "skywork", "hidden_size": 4608,
+      "intermediate_size": 12288, "num_experts": [16], "num_hidden_layers": 52,
+      "moe_expert_interval": 1, "moe_use_mixtral_gating": false)";
+  LayerSpec spec = importOk(head + "}");
+  expectSizes(spec, {4608, 16, 2, 12288});
+  expectSoftmax(spec, /*renormalize=*/true);
+  EXPECT_EQ(spec.routing.gateHiddenSize, 8 * 16);
+  EXPECT_EQ(spec.inputFactor, 2.0);
+  spec = importOk(
+      head + R"(, "moe_2layer_gate": false, "moe_feature_no_mul_topk": true})");
+  EXPECT_FALSE(spec.routing.gateHiddenSize);
+  EXPECT_EQ(spec.inputFactor, 1.0);
+  EXPECT_NE(importError(head + R"(, "moe_use_logits_norm": true})")
+                .find("logits are divided by their standard deviation"),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, BiasOfTheSum) {
+  LayerSpec spec = importOk(R"({"model_type": "nomic_bert", "n_embd": 768,
+      "n_inner": 3072, "n_layer": 12, "num_experts": 8, "moe_top_k": 2,
+      "moe_every_n_layers": 2, "moe_normalize_expert_weights": false,
+      "activation_function": "gelu", "num_shared_experts": 0,
+      "expert_choice_router": false, "ffn_div": 1, "moe_resid_pdrop": 0.0})");
+  expectSizes(spec, {768, 8, 2, 3072});
+  expectSoftmax(spec, /*renormalize=*/false);
+  EXPECT_TRUE(spec.outputBias);
+  EXPECT_EQ(spec.layerIndex, 1);
+  EXPECT_EQ(spec.activation.kind, Activation::GeluNoMul);
+}
+
+TEST(PublishedFamilies, BanksOfConsecutiveLayers) {
+  const std::string text = R"({"model_type": "megrez_moe", "hidden_size": 2048,
+      "n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 4,
+      "moe_intermediate_size": 1408, "n_group": 1, "topk_group": 1,
+      "norm_topk_prob": true, "scoring_func": "sigmoid", "pre_gate": true,
+      "topk_method": "noaux_tc", "routed_scaling_factor": 2.5,
+      "first_k_dense_replace": 1, "experts_shared_frequency": 3,
+      "num_hidden_layers": 31})";
+  EXPECT_EQ(importOk(text).entry, Entry::Logits);
+  for (auto [layer, bank] : {std::pair(1, 1), {2, 1}, {3, 1}, {4, 4}, {30, 28}})
+    EXPECT_EQ(importLayer(text, layer).bank, bank) << layer;
+}
+
+TEST(PublishedFamilies, PartsOfALayer) {
+  const std::string text = R"({"model_type": "ernie4_5_moe_vl",
+      "hidden_size": 2560, "moe_num_experts": [64, 64],
+      "moe_intermediate_size": [1536, 512], "moe_k": 6,
+      "moe_num_shared_experts": 2, "moe_layer_start_index": [1, 1],
+      "moe_layer_end_index": [29, 28], "moe_layer_interval": 1,
+      "num_hidden_layers": 28, "use_bias": false})";
+  LayerSpec spec = importOk(text);
+  expectSizes(spec, {2560, 64, 6, 1536});
+  expectShared(spec, 2 * 1536);
+  EXPECT_EQ(spec.remarks.size(), 1u);
+  SpecOverrides overrides;
+  overrides.part = "vision";
+  spec = importOk(text, overrides);
+  expectSizes(spec, {2560, 64, 6, 512});
+  expectShared(spec, 2 * 1536);
+  EXPECT_TRUE(spec.remarks.empty());
+}
+
 TEST(PublishedFamilies, Refusals) {
   for (const auto &[type, reason] :
-       {std::pair("grove_moe", "share an adjugate expert"),
-        std::pair("Klear", "weighs the experts' sum against"),
-        std::pair("skywork", "two layers with a tanh between them"),
-        std::pair("ernie4_5_moe_vl", "have routers and experts of their own")})
+       {std::pair("doge", "mixes the logits of all tokens"),
+        std::pair("nllb_moe", "experts have a capacity"),
+        std::pair("vitpose_backbone", "chosen by the data set")})
     EXPECT_NE(importError(std::string(R"({"model_type": ")") + type + "\"}")
                   .find(reason),
               std::string::npos)

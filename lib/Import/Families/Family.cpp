@@ -78,6 +78,13 @@ SmallVector<const Key *> Family::getKeys() const {
                          &normLatentOut.enabled,
                          &alwaysChosen,
                          &numBanks,
+                         &layersPerBank,
+                         &firstBank,
+                         &adjugateSharing,
+                         &adjugateWidth,
+                         &inputFactorUnless[0],
+                         &inputFactorUnless[1],
+                         &hasGateHidden,
                          &layerObjects,
                          &numShared,
                          &sharedWidth,
@@ -99,6 +106,7 @@ ArrayRef<Family> getFamilies() {
     addSigmoidFamilies(all);
     addOtherFamilies(all);
     addPublishedFamilies(all);
+    addUncommonFamilies(all);
     addRefusedFamilies(all);
     return all;
   }();

@@ -258,29 +258,12 @@ void addOtherFamilies(std::vector<Family> &all) {
 }
 
 void addRefusedFamilies(std::vector<Family> &all) {
-  all.push_back(refuse("grove_moe grovemoe",
-                       "experts in pairs share an adjugate expert, which adds "
-                       "to each one's output with a factor"));
-  all.push_back(refuse("megrez_moe",
-                       "the router reads the states of the layer before, and "
-                       "layers share their experts"));
-  all.push_back(refuse("nomic_bert", "a bias is added to the sum of the "
-                                     "experts"));
-  all.push_back(refuse("Klear", "a softmax of the token's own weighs the "
-                                "experts' sum against the shared experts"));
-  all.push_back(refuse("skywork", "the router of Skywork-MoE is two layers "
-                                  "with a tanh between them"));
-  all.push_back(refuse("jetmoe",
-                       "a bias is added to the sum of the experts, and "
-                       "attention has experts too"));
   all.push_back(refuse("nllb-moe nllb_moe switch_transformers",
                        "experts have a capacity, so that the result for a "
                        "token depends on the tokens before it"));
-  all.push_back(refuse("doge", "experts are rows of embeddings, chosen by "
-                               "product keys"));
-  all.push_back(refuse("ernie4_5_vl_moe ernie4_5_vl_moe_text ernie4_5_moe_vl",
-                       "tokens of text and of images have routers and experts "
-                       "of their own; write either part as a spec"));
+  all.push_back(refuse("doge", "the router of Doge mixes the logits of all "
+                               "tokens of a call; its experts are rows of "
+                               "embeddings, chosen by product keys"));
   all.push_back(refuse(
       "llama mistral ministral qwen2 qwen3 qwen2_vl qwen2_5_vl "
       "qwen3_vl "

@@ -68,6 +68,7 @@ public:
 
 private:
   void readSizes();
+  void readAdjugate();
   void addSkips(int64_t number);
   void readEmptyExperts();
   std::optional<NormSpec> readNorm(const FamilyNorm &norm, bool isThere);
@@ -138,6 +139,13 @@ void FamilyImport::readSizes() {
   }
   if (family.numBanks)
     spec.bank = layer % reader.getInteger(family.numBanks, 1, 4096).value_or(1);
+  if (family.layersPerBank) {
+    int64_t first = reader.getInteger(family.firstBank, 0, 4096).value_or(0);
+    int64_t size = reader.getInteger(family.layersPerBank, 1, 4096).value_or(1);
+    spec.bank = layer - std::max<int64_t>(layer - first, 0) % size;
+  }
+  if (family.adjugateWidth)
+    readAdjugate();
   if (family.latentSize)
     spec.latentSize = reader.getInteger(family.latentSize, 1, limits::kMaxWidth,
                                         "latent_size");
@@ -157,6 +165,25 @@ std::optional<NormSpec> FamilyImport::readNorm(const FamilyNorm &norm,
   spec.offset = norm.offset;
   spec.weightFirst = norm.weightFirst;
   return spec;
+}
+
+/// An expert and the narrow one that it shares are one.
+void FamilyImport::readAdjugate() {
+  AdjugateSpec adjugate;
+  adjugate.numExperts =
+      reader.getInteger(family.adjugateSharing, 1, limits::kMaxExperts)
+          .value_or(1);
+  adjugate.width =
+      reader.getInteger(family.adjugateWidth, 1, limits::kMaxWidth).value_or(1);
+  adjugate.factor = family.adjugateFactor;
+  if (spec.numExperts % adjugate.numExperts != 0)
+    reader.error(family.adjugateSharing,
+                 reader.show(family.adjugateSharing) + " is " +
+                     Twine(adjugate.numExperts) + ", but must divide the " +
+                     Twine(spec.numExperts) + " experts (" +
+                     reader.show(family.numExperts) + ")");
+  spec.intermediateSize += adjugate.width;
+  spec.adjugate = adjugate;
 }
 
 /// Experts that return nothing are those of another rank.
@@ -199,6 +226,13 @@ void FamilyImport::readActivation() {
   spec.activation = getDefaultActivation(kind);
   spec.gateUpOrder = family.gateUpOrder;
   spec.expertBias = family.expertBias;
+  spec.outputBias = family.outputBias;
+  bool keepsInput = false;
+  for (const Key &key : family.inputFactorUnless)
+    if (key)
+      keepsInput |= reader.getBoolean(key);
+  if (!keepsInput)
+    spec.inputFactor = family.inputFactor;
   if (family.limit) {
     std::optional<double> limit =
         reader.getNumber(family.limit, "activation.limit");
@@ -251,6 +285,8 @@ void FamilyImport::readScore() {
           routing.weight = word.value;
   }
   routing.gateBias = read(family.gateBias, "routing.gate_bias");
+  if (family.hasGateHidden && reader.getBoolean(family.hasGateHidden))
+    routing.gateHiddenSize = family.gateHiddenPerExpert * spec.numExperts;
   if (family.selectionBiasWord.empty())
     routing.selectionBias =
         read(family.selectionBias, "routing.selection_bias");
@@ -361,6 +397,7 @@ void FamilyImport::readSharedExperts() {
   SharedExpertsSpec shared;
   shared.intermediateSize = count * *width;
   shared.gate = family.sharedGate;
+  shared.gateBias = family.sharedGateBias;
   shared.scale = family.sharedScale;
   if (averaged) {
     spec.routing.scale *= 0.5;

@@ -179,6 +179,8 @@ void addSigmoidFamilies(std::vector<Family> &all);
 void addOtherFamilies(std::vector<Family> &all);
 /// Models whose code is not part of Transformers.
 void addPublishedFamilies(std::vector<Family> &all);
+/// Layers with more than a router, experts and shared experts.
+void addUncommonFamilies(std::vector<Family> &all);
 /// Models with experts that a layer spec cannot describe, with the reason.
 void addRefusedFamilies(std::vector<Family> &all);
 

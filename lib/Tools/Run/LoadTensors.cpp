@@ -146,16 +146,18 @@ static Status fill(TensorMemory &memory, const FilledBytes &filled,
   return Status::ok();
 }
 
-/// Whether the parts have rows for all of the matrix.
+/// Whether the parts have elements for all of the matrix.
 bool Loader::fillsWhole(const CopyTarget &target, int64_t index) const {
-  int64_t rows = 0;
+  MatrixShape whole = target.getWhole();
+  int64_t elements = 0;
   for (const LocatedPart *located : parts[size_t(index)]) {
     if (!located->part)
       return true;
     if (!isBeside(located->part->use))
-      rows += located->part->numRows;
+      elements +=
+          located->part->numRows * located->part->countColumns(whole.columns);
   }
-  return rows >= target.getWhole().rows || isColumnOrder(target.name);
+  return elements >= whole.rows * whole.columns || isColumnOrder(target.name);
 }
 
 Result<bool> Loader::copyOnDevice(const HostTensor &tensor,

@@ -152,7 +152,9 @@ PartCopier::getExpectedShape(const CheckpointPart &part) const {
                               whole.columns * 8 / part.packing.layerBits);
   else if (!whole.isVector)
     expected.insert(part.transposed ? expected.begin() : expected.end(),
-                    whole.columns);
+                    part.countColumns(whole.columns));
+  if (part.numPieces > 1)
+    expected.insert(expected.begin(), part.numPieces);
   if (part.isFlat)
     expected = {multiply(expected)};
   if (part.isSplat)
@@ -292,6 +294,18 @@ void PartCopier::copy(int64_t from, uint8_t *to) {
     lossy = from;
 }
 
+void PartCopier::multiplyRow(double factor, uint8_t *row, int64_t count) const {
+  for (int64_t i = 0; i < count; ++i) {
+    uint8_t *element = row + getBytes(target.dtype, i);
+    float value = 0;
+    auto *bytes = reinterpret_cast<uint8_t *>(&value);
+    convertElement(element, target.dtype, bytes, moert::DType::F32);
+    value = float(double(value) * factor);
+    convertSplit(bytes, moert::DType::F32, element, target.dtype,
+                 /*remainder=*/false);
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Parts
 //===----------------------------------------------------------------------===//
@@ -324,21 +338,31 @@ moert::Result<float> PartCopier::readInputScale() {
 
 void PartCopier::copyPlain(const CheckpointPart &part, int64_t first,
                            const Run &run, uint8_t *matrix) {
-  int64_t columns = target.getWhole().columns;
-  int64_t count = target.getLocal().columns, column = getFirstColumn();
-  int64_t rowBytes = getBytes(target.dtype, count);
-  uint8_t *to = matrix + run.to * rowBytes;
+  int64_t columns = part.countColumns(target.getWhole().columns);
+  int64_t rowBytes = getBytes(target.dtype, target.getLocal().columns);
+  // The part's columns among those of this rank.
+  int64_t firstHere = getFirstColumn();
+  int64_t begin = std::max(firstHere, part.firstColumn);
+  int64_t end = std::min(firstHere + target.getLocal().columns,
+                         part.firstColumn + columns);
+  if (begin >= end)
+    return;
+  int64_t count = end - begin, column = begin - part.firstColumn;
+  uint8_t *to =
+      matrix + run.to * rowBytes + getBytes(target.dtype, begin - firstHere);
   int64_t stepBytes = run.step * rowBytes;
   if (part.transposed) {
     copyTransposed(first + column * part.numRows + run.from, part.numRows, to,
                    run.count, count, stepBytes);
-  } else if (run.step == 1 && count == columns) {
+  } else if (stepBytes == getBytes(target.dtype, columns) && count == columns) {
     copyRow(first + run.from * columns, to, run.count * columns);
   } else {
     for (int64_t row = 0; row < run.count; ++row)
       copyRow(first + (run.from + row) * columns + column, to + row * stepBytes,
               count);
   }
+  for (int64_t row = 0; part.factor != 1 && row < run.count; ++row)
+    multiplyRow(part.factor, to + row * stepBytes, count);
   // The file has reciprocals in f32, or 127 times the scale.
   bool isInverse = part.use == PartUse::InverseScales;
   constexpr float largest = 127;
@@ -432,7 +456,8 @@ PartCopier::getDeviceRows(const CheckpointPart *part, int64_t place) {
                                       canConvert(entry.dtype, target.dtype));
   if (!entry.device || !isSame || given.use != PartUse::Values ||
       given.isSplat || given.packing || given.blocks || given.transposed ||
-      given.matrix)
+      given.matrix || given.numColumns || given.factor != 1 ||
+      given.numPieces != 1)
     return Rows();
   if (Status status =
           part ? checkShape(given) : check(target.shape, target.dtype);
@@ -624,8 +649,8 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
         return status;
     return Status::ok();
   }
-  int64_t count = part.numRows * whole.columns;
-  int64_t first = number * count;
+  int64_t count = part.numRows * part.countColumns(whole.columns);
+  int64_t first = (number * part.numPieces + part.piece) * count;
   if (Status status = checkScales(part, first, count); !status)
     return status;
   needsFinite = use == PartUse::Values || use == PartUse::RoundedValues;

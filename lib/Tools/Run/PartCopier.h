@@ -131,6 +131,7 @@ private:
   /// Records the first of `count` elements that is not finite.
   void look(int64_t from, int64_t count);
   void copyRow(int64_t from, uint8_t *to, int64_t count);
+  void multiplyRow(double factor, uint8_t *row, int64_t count) const;
   void copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
                       int64_t rows, int64_t columns, int64_t stepBytes);
   void copy(int64_t from, uint8_t *to);

@@ -81,7 +81,7 @@ static bool isSquare(const PartPlace &place) {
          part->numRows == place.tensor->shape.back();
 }
 
-static int64_t countRows(const PartPlace &place) {
+static int64_t countElements(const PartPlace &place) {
   const CheckpointPart *part = place.located.part;
   if (part && isBeside(part->use))
     return 0;
@@ -89,11 +89,12 @@ static int64_t countRows(const PartPlace &place) {
   bool isStacked =
       shape.size() > 1 && StringRef(place.tensor->name).starts_with("experts.");
   int64_t count = isStacked ? shape.front() : 1;
-  int64_t all = MatrixShape(shape, isStacked).rows;
+  MatrixShape matrix(shape, isStacked);
   if (part && part->numExperts)
     count = part->numExperts;
-  return !part ? all * count
-               : part->numRows * (part->isPerExpert() ? 1 : count);
+  return !part ? matrix.rows * matrix.columns * count
+               : part->numRows * part->countColumns(matrix.columns) *
+                     (part->isPerExpert() ? 1 : count);
 }
 
 //===----------------------------------------------------------------------===//
@@ -214,7 +215,7 @@ Status TensorStream::add(const SafetensorsEntry &entry) {
     release();
   }
   for (const PartPlace &place : places)
-    rows[place.tensor->name] += countRows(place);
+    elements[place.tensor->name] += countElements(place);
   return Status::ok();
 }
 
@@ -256,12 +257,12 @@ bool TensorStream::isFull() const {
     const TensorShard *shard = request.findShard(tensor.name);
     if (shard && shard->isZero)
       continue;
-    auto found = rows.find(tensor.name);
+    auto found = elements.find(tensor.name);
     int64_t matrices = 1, ofMatrix = 1;
     bool isStacked = tensor.shape.size() > 1 &&
                      StringRef(tensor.name).starts_with("experts.");
     MatrixShape shape(tensor.shape, isStacked);
-    ofMatrix = shape.rows;
+    ofMatrix = shape.rows * shape.columns;
     // The loader sets the biases of experts that every token has.
     if (request.spec && tensor.name == "gate.selection_bias")
       ofMatrix -= request.spec->numAlwaysChosen;
@@ -269,7 +270,7 @@ bool TensorStream::isFull() const {
       matrices = shard && !shard->experts.empty()
                      ? int64_t(shard->experts.size())
                      : shape.count;
-    if (found == rows.end() || found->second < matrices * ofMatrix)
+    if (found == elements.end() || found->second < matrices * ofMatrix)
       return false;
   }
   // An order of columns is optional, but never comes after its columns' use.

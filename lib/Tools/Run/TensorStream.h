@@ -40,7 +40,7 @@ public:
   /// Takes a tensor. Its memory may be reused when the call returns. A failure
   /// leaves the stream as it was.
   moert::Status add(const moert::SafetensorsEntry &entry);
-  /// Whether all rows of all weights have come, so that finish() should
+  /// Whether all elements of all weights have come, so that finish() should
   /// succeed.
   bool isFull() const;
   /// Checks that all tensors have come, and places those that were kept.
@@ -86,7 +86,7 @@ private:
   std::map<std::string, Given> given;
   std::map<Placed, const CheckpointPart *> placed;
   /// Rows that have come, by the layer's tensor.
-  std::map<std::string, int64_t> rows;
+  std::map<std::string, int64_t> elements;
   /// The prefix of the experts' names, once known.
   std::optional<std::string> prefix;
 };
