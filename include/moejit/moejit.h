@@ -163,6 +163,9 @@ typedef struct moejit_source {
   /* Not 0: weights of a checkpoint that have more digits than the layer's
    * dtype are rounded when they are loaded, not refused. */
   int round_weights;
+  /* The part of a decoder layer whose kinds of tokens have routers and experts
+   * of their own ("vision"); NULL: that of text. */
+  const char *part;
 } moejit_source;
 
 /* How a layer came about. */

@@ -133,6 +133,8 @@ Result<SourceText> moec::capi::readText(const char *call,
   overrides.roundWeights = source.round_weights != 0;
   if (source.layer)
     overrides.layer = *source.layer;
+  if (source.part)
+    overrides.part = source.part;
   if (source.parallel)
     overrides.parallel = SourceText("parallel", source.parallel);
   for (size_t i = 0; i < source.num_ignored_fields; ++i) {

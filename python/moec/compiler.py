@@ -133,6 +133,7 @@ def _describe(
     ignore_fields: Sequence[str] = (),
     batch_invariant: bool = False,
     round_weights: bool = False,
+    part: str | None = None,
 ) -> tuple[Any, ...]:
     for name, value in (("max_tokens", max_tokens), ("num_experts", num_experts)):
         if value is None:
@@ -166,7 +167,7 @@ def _describe(
         )
     return (
         path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks, tuple(ignore_fields),
-        batch_invariant, round_weights,
+        batch_invariant, round_weights, part,
     )
 
 
@@ -175,7 +176,8 @@ _ARGUMENTS = (
     (re.compile(r"\bmoejit_(?:source|options)\.(\w+)"), r"\1"),
     (re.compile(r"--ignore-field=([\w.-]+)"), r"ignore_fields=['\1']"),
     (re.compile(r"--round-weights"), "round_weights=True"),
-    (re.compile(r"--(layer|num-experts|max-tokens|tokens|entry|parallel)\b"), lambda found: found[1].replace("-", "_")),
+    (re.compile(r"--(layer|part|num-experts|max-tokens|tokens|entry|parallel)\b"),
+     lambda found: found[1].replace("-", "_")),
 )
 
 
@@ -204,6 +206,7 @@ def compile(
     ignore_fields: Sequence[str] = (),
     batch_invariant: bool = False,
     round_weights: bool = False,
+    part: str | None = None,
     cache: bool = True,
     progress: Progress = None,
 ) -> Layer:
@@ -225,6 +228,8 @@ def compile(
     batch_invariant: the bits of a row depend on this row and the weights alone (docs/use/layers.md).
     round_weights: weights of a checkpoint that have more digits than the layer's dtype, as f32 in a layer of bf16, are
         rounded when they are loaded; otherwise they are refused.
+    part: "vision": the part of tokens of images in a model whose kinds of tokens have routers and experts of their own
+        (ERNIE 4.5 VL); default: that of text.
     cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
     progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
         lines on the error stream with each stage and its time, and the elapsed time every ten seconds. A function:
@@ -235,6 +240,7 @@ def compile(
     described = _describe(
         source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant,
         round_weights,
+        part,
     )
     return _load(described, device, cache, progress)
 
@@ -258,12 +264,12 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
 def compile_text(name: str, text: str, *, device: Any) -> Layer:
     """Compiles the text of a spec (.json) or of IR (.mlir) like compile(); `name` is its file name. IR may have any
     inputs and outputs: the layer's run() takes them by name."""
-    return _load((name, text.encode(), 0, 0, None, False, None, None, (), False, False), device, True, False)
+    return _load((name, text.encode(), 0, 0, None, False, None, None, (), False, False, None), device, True, False)
 
 
 def print_text(name: str, text: str, form: str) -> str:
     """Returns a form of a layer, as in Layer.ir(), compiled from a text; `name` is its file name."""
-    described = (name, text.encode(), 0, 0, None, False, None, None, (), False, False)
+    described = (name, text.encode(), 0, 0, None, False, None, None, (), False, False, None)
     return _make_compiler(False, None).print(described, find_device("cpu"), FORMS.index(form))
 
 
@@ -290,6 +296,7 @@ def compile_package(
     ignore_fields: Sequence[str] = (),
     batch_invariant: bool = False,
     round_weights: bool = False,
+    part: str | None = None,
     cache: bool = True,
     cache_directory: str | os.PathLike[str] | None = None,
     cache_bytes: int = 0,
@@ -316,6 +323,7 @@ def compile_package(
     described = _describe(
         source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant,
         round_weights,
+        part,
     )
     directory = None if cache_directory is None else os.fspath(cache_directory)
     with watch(f"{described[0]} is compiled", progress) as work, arguments_of_python():

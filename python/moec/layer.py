@@ -187,6 +187,7 @@ class Layer(_core.Layer):
         ignore_fields: Sequence[str] = (),
         batch_invariant: bool = False,
         round_weights: bool = False,
+        part: str | None = None,
         rank: int | None = None,
         prepared: str | os.PathLike[str] | None = None,
         cache: bool = True,
@@ -215,6 +216,7 @@ class Layer(_core.Layer):
             ignore_fields=ignore_fields,
             batch_invariant=batch_invariant,
             round_weights=round_weights,
+            part=part,
             cache=cache,
             progress=progress,
         )
@@ -511,7 +513,7 @@ class Layer(_core.Layer):
             text = self.spec_text
             if not text:
                 raise _core.Error("the package has no description of the layer")
-            source = ("layer.json", text.encode(), 0, 0, None, False, None, None, (), False, False)
+            source = ("layer.json", text.encode(), 0, 0, None, False, None, None, (), False, False, None)
         return source
 
     def _print(self, form: int) -> str:

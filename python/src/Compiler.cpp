@@ -33,7 +33,7 @@ struct CompilerObject {
 /// A moejit_source and its storage. Made from the tuple (path, text or None,
 /// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None,
 /// parallel in JSON or None, tuple of ignored fields, batch_invariant,
-/// round_weights).
+/// round_weights, part or None).
 class Source {
 public:
   bool read(PyObject *tuple);
@@ -61,11 +61,12 @@ bool Source::read(PyObject *tuple) {
   source.size = sizeof(source);
   if (!PyTuple_Check(tuple))
     return fail(Kind::Type, "source: a tuple expected");
-  if (!PyArg_ParseTuple(tuple, "sz#LLzpOzO!pp:source", &source.path, &text,
+  if (!PyArg_ParseTuple(tuple, "sz#LLzpOzO!ppz:source", &source.path, &text,
                         &size, &maxTokens, &numExperts, &source.entry,
                         &source.num_valid_tokens, &layerObject,
                         &source.parallel, &PyTuple_Type, &ignored,
-                        &source.batch_invariant, &source.round_weights))
+                        &source.batch_invariant, &source.round_weights,
+                        &source.part))
     return false;
   for (Py_ssize_t i = 0; i < PyTuple_Size(ignored); ++i) {
     ignoredFields.push_back(

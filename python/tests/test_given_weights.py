@@ -22,7 +22,7 @@ from moec.reference.files import write_tensors
 
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "test/Tools/Inputs/checkpoints"
 PACKED = sorted(each.name for each in CHECKPOINTS.glob("*") if (each / "model.safetensors").exists())
-FORMS = [*PACKED, "bf16", "fused", "router-f32", "mixed", "always", "act-order", "act-order-shared"]
+FORMS = [*PACKED, "bf16", "fused", "router-f32", "mixed", "always", "narrow", "parts", "act-order", "act-order-shared"]
 H, I, E = 96, 32, 4
 KINDS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn,
          "F8_E8M0": ml_dtypes.float8_e8m0fnu, "I8": np.int8, "U8": np.uint8, "I32": np.int32, "I64": np.int64}
@@ -68,6 +68,20 @@ def make_plain(folder: Path, form: str, seed: int = 0) -> None:
         for expert in range(E):
             for name, shape in (("gate_proj", (I, H)), ("up_proj", (I, H)), ("down_proj", (H, I))):
                 tensors[f"{block}experts.{expert}.{name}.weight"] = make(*shape)
+    if form == "narrow":
+        # GroveMoE: pairs of experts share a narrow one.
+        for pair in range(E // 2):
+            for name, shape in (("gate_proj", (8, H)), ("up_proj", (8, H)), ("down_proj", (H, 8))):
+                tensors[f"{block}chunk_experts.{pair}.{name}.weight"] = make(*shape)
+    if form == "parts":
+        # ERNIE 4.5 VL: experts of images behind those of text.
+        for expert in range(E, 2 * E):
+            for name, shape in (("gate_proj", (I, H)), ("up_proj", (I, H)), ("down_proj", (H, I))):
+                tensors[f"{block}experts.{expert}.{name}.weight"] = make(*shape)
+        bias = rng.standard_normal((2, E), np.float32)
+        tensors |= {block + "gate.weight": make(H, E), block + "gate.weight_1": make(H, E),
+                    block + "moe_statics.e_score_correction_bias": bias}  # fmt: skip
+        del tensors["model.layers.0.mlp.experts.0.gate_proj.weight"]
     quantization = {}
     if form == "mixed":
         # Expert 2 is not quantized, so that the layer stores all of them dequantized.
@@ -88,6 +102,14 @@ def make_plain(folder: Path, form: str, seed: int = 0) -> None:
             **names, "hidden_size": H, "moe_intermediate_size": I, "num_experts_per_tok": 2, "route_scale": 2.0,
             "num_hidden_layers": 2, "hidden_act": "silu", "torch_dtype": "bfloat16"}))
         return
+    if form == "parts":
+        (folder / "config.json").write_text(json.dumps({
+            "model_type": "ernie4_5_moe_vl", "hidden_size": H, "moe_num_experts": [E, E], "moe_k": 2,
+            "moe_intermediate_size": [I, I], "moe_num_shared_experts": 0, "num_hidden_layers": 2, "hidden_act": "silu",
+            "torch_dtype": "bfloat16"}))
+        return
+    if form == "narrow":
+        quantization = {"model_type": "grove_moe", "parallel_expert_intermediate_size": 8}
     (folder / "config.json").write_text(json.dumps({
         "model_type": "qwen3_moe", "hidden_size": H, "num_experts": E, "num_experts_per_tok": 2,
         "moe_intermediate_size": I, "num_hidden_layers": 2, "hidden_act": "silu", "norm_topk_prob": True,
@@ -151,6 +173,15 @@ def test_any_order_gives_what_files_give(folder: Path, tmp_path: Path) -> None:
         layer.load({name: tensors[name]}, partial=True)
     assert get_bits(layer, tmp_path) == expected
     assert (run(layer) == run(from_files)).all()
+
+
+def test_parts_of_a_layer(tmp_path: Path) -> None:
+    make_plain(tmp_path / "model", "parts")
+    text = moec.Layer.from_pretrained(tmp_path / "model", 1, device="cpu", cache=False)
+    images = moec.Layer.from_pretrained(tmp_path / "model", 1, device="cpu", cache=False, part="vision")
+    assert (run(text) != run(images)).any()
+    with pytest.raises(moec.InvalidArgument, match="have no part 'audio'; there is 'vision'"):
+        moec.compile(tmp_path / "model", device="cpu", cache=False, part="audio")
 
 
 def test_updates_are_in_place(folder: Path, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ static void adoptStorage(LayerSpec &spec, const std::string &folder,
   Diagnostics diagnostics(os);
   SpecOverrides overrides;
   overrides.layer = decoderLayer;
+  overrides.part = llvm::StringRef(spec.modelType).split('.').second.str();
   mlir::FailureOr<SourceText> text = readSource(folder, overrides, os);
   if (failed(text) || !isJson(*text))
     return;
@@ -54,6 +55,9 @@ static void adoptStorage(LayerSpec &spec, const std::string &folder,
     return;
   spec.mtpIndex = model->mtpIndex;
   spec.bank = model->bank;
+  spec.numAlwaysChosen = model->numAlwaysChosen;
+  spec.adjugate = model->adjugate;
+  spec.inputFactor = model->inputFactor;
   auto adopt = [&](const char *weight, std::optional<QuantizationSpec> &own,
                    const std::optional<QuantizationSpec> &stored) {
     bool isSame = own.has_value() == stored.has_value() &&
