@@ -391,10 +391,14 @@ private:
     }
     if (spec.numAlwaysChosen > 0)
       addAlwaysChosen(names.fused[!isFirst], names.always[!isFirst]);
-    if (isFirst && spec.inputFactor != 1)
+    // A spec by itself does not say what the model's configuration does.
+    if ((names.haveInputFactor && !spec.inputFactor) ||
+        (!names.adjugate[0].empty() && !spec.adjugate))
+      return forms.clear();
+    if (isFirst && spec.inputFactor)
       for (CheckpointForm &form : forms)
         for (CheckpointPart &part : form)
-          part.factor = spec.inputFactor;
+          part.factor = *spec.inputFactor;
     if (spec.adjugate)
       addAdjugate(*spec.adjugate, isFirst);
     if (names.partOfTwo)

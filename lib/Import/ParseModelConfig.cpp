@@ -350,6 +350,12 @@ readModel(const SourceText &text, const json::Value &document,
   readFamily(family, reader, *layer, layers.getWord(*layer), spec);
   checkExpectations(family, reader, spec, ignored);
   readQuantization(config, model.getOuter(), family, overrides, ignored, spec);
+  // Experts that the loader joins or multiplies have values, not codes.
+  if (spec.quantization && (spec.adjugate || spec.inputFactor.value_or(1) != 1))
+    config.error("quantization_config",
+                 "the experts of model_type \"" + spec.modelType +
+                     "\" are changed at load and cannot be quantized; convert "
+                     "the checkpoint to bf16 without a quantization_config");
   readRouterDType(family, overrides, spec);
   spec.routing.nonfinite = getDefaultNonFinite(spec.routing);
   refuseUnreadKeys(config, family, spec, ignored);

@@ -43,6 +43,36 @@ def test_pairs_that_do_not_come_out(tmp_path):
     assert "'num_experts_per_group' is 2, but must divide the 5 experts ('num_experts')" in said
 
 
+@pytest.mark.parametrize("name, columns, message", [
+    ("chunk_experts.1.down_proj", None, "no tensor 'model.layers.0.mlp.chunk_experts.1.down_proj.weight'"),
+    ("chunk_experts.1.down_proj", 9, "shape is [128, 9], expected [128, 8]"),
+    ("chunk_experts.3.down_proj", 8, "tensor 'model.layers.0.mlp.chunk_experts.3.down_proj.weight' is none of this"),
+    ("experts.1.down_proj", 8, "shape is [128, 8], expected [128, 32]"),
+])  # fmt: skip
+def test_narrow_experts_that_are_wrong(name, columns, message, tmp_path):
+    rng = np.random.default_rng(1)
+    prefix = "model.layers.0.mlp."
+    tensors, _ = draw_experts(rng, prefix + "experts")
+    tensors |= draw_experts(rng, prefix + "chunk_experts", count=EXPERTS // 2, width=8)[0]
+    tensors |= {prefix + "gate.weight": draw(rng, EXPERTS, HIDDEN)}
+    tensors.pop(f"{prefix}{name}.weight", None)
+    if columns:
+        tensors[f"{prefix}{name}.weight"] = draw(rng, HIDDEN, columns)
+    config = {"model_type": "grove_moe", "num_experts": EXPERTS, "num_hidden_layers": 1,
+              "parallel_expert_intermediate_size": 8, **SIZES}  # fmt: skip
+    _, output, said = run(tmp_path, config, tensors)
+    assert output is None and message in said, said
+
+
+def test_quantized_experts_that_are_changed_at_load(tmp_path):
+    config = {"model_type": "grove_moe", "num_experts": EXPERTS, "num_hidden_layers": 1, **SIZES}
+    config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3"}
+    scales = {"model.layers.0.mlp.experts.0.gate_proj.weight_scale": np.ones(1, np.float32),
+              "model.layers.0.mlp.experts.0.gate_proj.weight": np.zeros((WIDTH, HIDDEN), np.uint8)}  # fmt: skip
+    _, output, said = run(tmp_path, config, scales)
+    assert output is None and "are changed at load and cannot be quantized; convert the" in said, said
+
+
 def test_shares_of_experts_and_shared_experts(tmp_path):
     """Klear: a softmax of two values weighs the experts' sum and the shared experts."""
     rng = np.random.default_rng(2)
@@ -119,9 +149,10 @@ def test_layers_that_share_experts(layer, bank, tmp_path):
         tensors |= {prefix + "gate.weight": draw(rng, EXPERTS, HIDDEN),
                     prefix + "gate.e_score_correction_bias": draw(rng, EXPERTS) + index}  # fmt: skip
     config = {"model_type": "megrez_moe", "n_routed_experts": EXPERTS, "n_shared_experts": 1, "hidden_act": "silu",
-              "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
-              "routed_scaling_factor": 2.5, "first_k_dense_replace": 1, "moe_layer_freq": 1, "pre_gate": True,
-              "experts_shared_frequency": 3, "num_hidden_layers": 5, **SIZES}  # fmt: skip
+              "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "scoring_func": "sigmoid",
+              "topk_method": "noaux_tc", "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
+              "moe_layer_freq": 1, "pre_gate": True, "experts_shared_frequency": 3, "num_hidden_layers": 5,
+              **SIZES}  # fmt: skip
     logits = draw(rng, TOKENS, EXPERTS, scale=1)
     x, output, said = run(tmp_path, config, tensors, layer=layer, inputs={"router_logits": logits})
     assert output is not None, said
@@ -147,8 +178,8 @@ def test_parts_for_text_and_images(part, tmp_path):
                 prefix + "moe_statics.e_score_correction_bias": bias}  # fmt: skip
     config = {"model_type": "ernie4_5_moe_vl", "hidden_size": HIDDEN, "moe_num_experts": [EXPERTS, EXPERTS],
               "moe_intermediate_size": list(widths), "moe_k": TOP_K, "moe_num_shared_experts": 2, "hidden_act": "silu",
-              "moe_layer_start_index": [1, 1], "moe_layer_end_index": [1, 1], "moe_layer_interval": 1, "use_bias": False,
-              "num_hidden_layers": 2, "torch_dtype": "float32"}  # fmt: skip
+              "moe_layer_start_index": [1, 1], "moe_layer_end_index": [1, 1], "moe_layer_interval": 1,
+              "use_bias": False, "num_hidden_layers": 2, "torch_dtype": "float32"}  # fmt: skip
     x, output, said = run(tmp_path, config, tensors, layer=1, arguments=["--part=vision"] * part)
     assert output is not None, said
     ids, weights = choose(softmax(x @ routers[part]), bias[part])

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ImportTesting.h"
+#include "moec/Import/TensorSignature.h"
 
 #include <array>
 #include <cmath>
@@ -828,6 +829,19 @@ TEST(PublishedFamilies, Skywork) {
   expectSoftmax(spec, /*renormalize=*/true);
   EXPECT_EQ(spec.routing.gateHiddenSize, 8 * 16);
   EXPECT_EQ(spec.inputFactor, 2.0);
+  auto getFactors = [&] {
+    std::vector<double> factors;
+    for (const TensorInfo &tensor : getTensorSignature(spec))
+      if (tensor.name == "experts.w13")
+        for (const CheckpointForm &form : tensor.checkpointForms)
+          for (const CheckpointPart &part : form)
+            factors.push_back(part.factor);
+    return factors;
+  };
+  EXPECT_EQ(getFactors(), std::vector<double>(8, 2.0));
+  // A package keeps the spec alone: its layer takes no checkpoint by itself.
+  spec.inputFactor.reset();
+  EXPECT_TRUE(getFactors().empty());
   spec = importOk(
       head + R"(, "moe_2layer_gate": false, "moe_feature_no_mul_topk": true})");
   EXPECT_FALSE(spec.routing.gateHiddenSize);

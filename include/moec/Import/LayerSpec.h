@@ -428,8 +428,8 @@ struct LayerSpec {
   /// The loader appends these to the experts.
   std::optional<AdjugateSpec> adjugate;
   /// The loader multiplies the weights of the first gemm by this factor of the
-  /// experts' input.
-  double inputFactor = 1.0;
+  /// experts' input. None for a model without one, and if it is not known.
+  std::optional<double> inputFactor;
   /// Keys of that config.json that the user asked to ignore.
   std::vector<std::string> ignoredFields;
   /// Sentences about where the layer differs from the configuration:

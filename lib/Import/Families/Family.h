@@ -148,6 +148,8 @@ struct Names {
   /// Weights of the norms out of the latent projection, of an expert's rows and
   /// of their sum.
   llvm::StringRef norms[3];
+  /// The first gemm of experts needs the factor of its input.
+  bool haveInputFactor = false;
   /// Modules of the narrow experts that groups of experts share.
   llvm::StringRef adjugate[3];
   /// Tensors of all experts that every token has, with gate and up in one.

@@ -231,8 +231,8 @@ void FamilyImport::readActivation() {
   for (const Key &key : family.inputFactorUnless)
     if (key)
       keepsInput |= reader.getBoolean(key);
-  if (!keepsInput)
-    spec.inputFactor = family.inputFactor;
+  if (family.names.haveInputFactor)
+    spec.inputFactor = keepsInput ? 1.0 : family.inputFactor;
   if (family.limit) {
     std::optional<double> limit =
         reader.getNumber(family.limit, "activation.limit");

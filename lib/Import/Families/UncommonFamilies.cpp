@@ -103,6 +103,7 @@ void addOtherRouters(std::vector<Family> &all) {
     row.gateHiddenPerExpert = 8;
     row.names.gateHidden = "gate.wg.0.weight";
     row.inputFactor = 2.0;
+    row.names.haveInputFactor = true;
     row.inputFactorUnless[0] = "moe_use_mixtral_gating=false";
     row.inputFactorUnless[1] = "moe_feature_no_mul_topk=false";
     all.push_back(row);
