@@ -152,6 +152,7 @@ ZEROS = {
     "logits": {},
     "ids": {"entry": "ids", "dtype": "bf16"},
     "shared": {"entry": "gate", "shared_experts": {"intermediate_size": 32, "gate": "sigmoid"}},
+    "shares": {"entry": "gate", "shared_experts": {"intermediate_size": 32, "gate": "softmax"}},
     "latent": {"entry": "gate", "latent_size": 32},
     "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
     "weight_on_input": {"top_k": 1, "routing": {"score": "sigmoid", "weight_on_input": True}},
