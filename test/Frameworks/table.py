@@ -167,6 +167,8 @@ def config_classes(module: str) -> list[type]:
         and issubclass(value, PreTrainedConfig)
         and value.__module__ == code.__name__
         and getattr(value, "model_type", "")
+        # No second, deprecated name of a class.
+        and not any(getattr(base, "model_type", "") == value.model_type for base in value.__bases__)
         and not any(word in name for word in skipped)
         and (module == "dbrx" or set(getattr(value, "sub_configs", {})) <= {"per_layer_config"})
     ]
