@@ -39,7 +39,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     `?`), H hidden size, L latent size (H without a latent path), E experts with weights on this rank, Z zero experts,
     R rows of the router (all experts of the layer, then the zero experts), k = top_k, I intermediate size, N rows of
     `w13` (2 I if the activation takes gate and up, else I), S and N_s: I and N of the shared expert, V the vocabulary
-    size, D the layer dtype (the element type of `hidden`):
+    size, A the number of adapters and r their rank, D the layer dtype (the element type of `hidden`):
 
     | operand, as written | type | formula |
     |---|---|---|
@@ -57,6 +57,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `physical_ids`, `replica_counts` | `E x M x i32`, `E x i32`; both or none | 6 |
     | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both or none | 7, 9 |
     | `latent_in_norm`, `experts_norm`, `latent_out_norm` | `L x D` each, with an entry of `norms`; the first and the last beside the projections only | 7, 8, 9 |
+    | `adapter_ids` | `T x i32`: the adapter of each token; others than `0 .. A - 1` mean none | 8 |
+    | `lora_up_a`, `lora_up_b`, `lora_down_a`, `lora_down_b`; all with `adapter_ids`, or none | `A x E x r x L`, `A x E x I x r`, `A x E x r x I`, `A x E x L x r`, each of type D | 8 |
+    | `lora_gate_a`, `lora_gate_b` | as for up, if the activation takes a gate | 8 |
     | `experts`: `w13` and `w2` | `E x N x L`, `E x L x I`; of type D or quantized | 8 |
     | `w13_columns` | `E x L x i32`; column order of `w13`, one per expert | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
@@ -194,6 +197,13 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_DataTensor>:$latent_in_norm,
     Optional<Moe_DataTensor>:$experts_norm,
     Optional<Moe_DataTensor>:$latent_out_norm,
+    Optional<Moe_I32Tensor>:$adapter_ids,
+    Optional<Moe_DataTensor>:$lora_gate_a,
+    Optional<Moe_DataTensor>:$lora_up_a,
+    Optional<Moe_DataTensor>:$lora_gate_b,
+    Optional<Moe_DataTensor>:$lora_up_b,
+    Optional<Moe_DataTensor>:$lora_down_a,
+    Optional<Moe_DataTensor>:$lora_down_b,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
     Optional<Moe_I32Tensor>:$local_ids,
     Optional<Moe_ByteTensor>:$is_padding,
@@ -241,6 +251,13 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       | `latent_in_norm` `(` $latent_in_norm `:` type($latent_in_norm) `)`
       | `experts_norm` `(` $experts_norm `:` type($experts_norm) `)`
       | `latent_out_norm` `(` $latent_out_norm `:` type($latent_out_norm) `)`
+      | `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
+      | `lora_gate_a` `(` $lora_gate_a `:` type($lora_gate_a) `)`
+      | `lora_up_a` `(` $lora_up_a `:` type($lora_up_a) `)`
+      | `lora_gate_b` `(` $lora_gate_b `:` type($lora_gate_b) `)`
+      | `lora_up_b` `(` $lora_up_b `:` type($lora_up_b) `)`
+      | `lora_down_a` `(` $lora_down_a `:` type($lora_down_a) `)`
+      | `lora_down_b` `(` $lora_down_b `:` type($lora_down_b) `)`
       | `w13_columns` `(` $w13_columns `:` type($w13_columns) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
       | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`

@@ -535,6 +535,78 @@ def Moe_RmsNormOp : Moe_Op<"rms_norm", [Pure, AttrSizedOperandSegments, Moe_Name
   let hasVerifier = 1;
 }
 
+def Moe_LoraShrinkOp : Moe_Op<"lora_shrink", [Pure, Moe_NamedResult]> {
+  let summary = "rows times the first matrices of their adapters";
+  let description = [{
+    The first half of a LoRA update. Position p is a slot of token `t = source[p]` with the expert of its group e and
+    the adapter `a = adapter_ids[t]`. With x row t of `input` (`gather`) or row p (without), matrix i of `a`,
+    rank r and K columns:
+
+    `result[p, i * r + j] = sum_k x[k] * a_i[a, e, j, k]`, in f32; 0 if a is not one of `0 .. A - 1`.
+
+    The sum's order depends on K alone. The result is undefined from the last offset on.
+
+    | operand, result | type |
+    |---|---|
+    | `input` | `T x K` with `gather`, else `M x K` |
+    | `a`, one or more | `A x G x r x K`, in the element type of `input` |
+    | `offsets`, `source` | `(G + 1) x i32`, `M x i32`; `M` is at most `tokens * top_k` |
+    | `adapter_ids` | `T x i32` |
+    | `result` | `M x (number of a * r) x f32` |
+
+    ```mlir
+    %s = moe.lora_shrink gather %x a(%ga, %ua : tensor<4x128x16x2048xbf16>, tensor<4x128x16x2048xbf16>)
+        offsets(%offsets : tensor<129xi32>) source(%source : tensor<?xi32>) adapter_ids(%ids : tensor<?xi32>)
+        {top_k = 8 : i64} : tensor<?x2048xbf16> -> tensor<?x32xf32>
+    ```
+  }];
+  let arguments = (ins
+    Moe_DataTensor:$input, Variadic<Moe_DataTensor>:$matrices, Moe_I32Tensor:$offsets, Moe_I32Tensor:$source,
+    Moe_I32Tensor:$adapter_ids, UnitAttr:$gather, I64Attr:$top_k);
+  let results = (outs Moe_F32Tensor:$result);
+  let assemblyFormat = [{
+    (`gather` $gather^)? $input `a` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
+    `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
+    attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Moe_LoraExpandOp : Moe_Op<"lora_expand", [Pure, Moe_NamedResult]> {
+  let summary = "shrunk rows times the second matrices of their adapters";
+  let description = [{
+    The second half of a LoRA update: what a gemm adds to its sums as `elementwise` operands. With a and e as for
+    `moe.lora_shrink`, and row p of `input` in as many parts of r elements as there are matrices,
+
+    `result_i[p, n] = sum_j input[p, i * r + j] * b_i[a, e, n, j]`, in f32; 0 if a is not one of `0 .. A - 1`.
+
+    The caller has multiplied b by the adapter's scale (`alpha / r`). Results are undefined from the last offset on.
+
+    | operand, result | type |
+    |---|---|
+    | `input` | `M x (number of b * r) x f32` |
+    | `b`, one or more | `A x G x N x r` |
+    | `offsets`, `source`, `adapter_ids` | as for `moe.lora_shrink` |
+    | `results`, one for each `b` | `M x N x f32` |
+
+    ```mlir
+    %g, %u = moe.lora_expand %s b(%gb, %ub : tensor<4x128x768x16xbf16>, tensor<4x128x768x16xbf16>)
+        offsets(%offsets : tensor<129xi32>) source(%source : tensor<?xi32>) adapter_ids(%ids : tensor<?xi32>)
+        {top_k = 8 : i64} : tensor<?x32xf32> -> tensor<?x768xf32>, tensor<?x768xf32>
+    ```
+  }];
+  let arguments = (ins
+    Moe_F32Tensor:$input, Variadic<Moe_DataTensor>:$matrices, Moe_I32Tensor:$offsets, Moe_I32Tensor:$source,
+    Moe_I32Tensor:$adapter_ids, I64Attr:$top_k);
+  let results = (outs Variadic<Moe_F32Tensor>:$results);
+  let assemblyFormat = [{
+    $input `b` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
+    `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
+    attr-dict `:` type($input) `->` type($results)
+  }];
+  let hasVerifier = 1;
+}
+
 def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
   let summary = "dynamic scale shared by all rows of a call";
   let description = [{

@@ -469,6 +469,57 @@ def Tile_RmsNormOp : Tile_Phase<"rms_norm", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
+def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
+  let summary = "rows times the first matrices of their adapters";
+  let description = [{
+    The formula of `moe.lora_shrink`, on memrefs of the same shapes, for rows up to the last offset, at most
+    `tokens * top_k`; rows from there on are not written.
+
+    ```mlir
+    tile.lora_shrink gather tokens(%tokens) ins(%x : memref<?x2048xbf16>) a(%a : memref<4x128x16x2048xbf16>)
+        offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>) adapter_ids(%ids : memref<?xi32>)
+        outs(%s : memref<?x16xf32>) {top_k = 8 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
+    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids, Tile_F32Out:$result, UnitAttr:$gather,
+    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    (`gather` $gather^)? `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    `a` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
+    `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
+    `outs` `(` $result `:` type($result) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_LoraExpandOp : Tile_Phase<"lora_expand", [AttrSizedOperandSegments]> {
+  let summary = "shrunk rows times the second matrices of their adapters";
+  let description = [{
+    The formula of `moe.lora_expand`, on memrefs of the same shapes, for rows up to the last offset, at most
+    `tokens * top_k`; rows from there on are not written.
+
+    ```mlir
+    tile.lora_expand tokens(%tokens) ins(%s : memref<?x16xf32>) b(%b : memref<4x128x768x16xbf16>)
+        offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>) adapter_ids(%ids : memref<?xi32>)
+        outs(%y : memref<?x768xf32>) {top_k = 8 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_F32In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
+    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids,
+    Arg<Variadic<MemRefOf<[F32]>>, "written", [MemWrite]>:$results,
+    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    `b` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
+    `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
+    `outs` `(` $results `:` type($results) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> {
   let summary = "dynamic scale shared by all rows of a call";
   let description = [{

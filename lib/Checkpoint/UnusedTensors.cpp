@@ -27,7 +27,8 @@ bool isCanonicalModule(StringRef module) {
   constexpr llvm::StringLiteral modules[] = {
       "hidden_states",    "router_logits", "topk_ids", "topk_weights",
       "num_valid_tokens", "input_ids",     "gate",     "experts",
-      "shared_experts",   "latent",        "norms"};
+      "shared_experts",   "latent",        "norms",    "lora",
+      "adapter_ids"};
   return llvm::is_contained(modules, module);
 }
 

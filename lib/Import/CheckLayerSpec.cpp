@@ -345,6 +345,7 @@ void Checker::checkQuantizedInput() {
   refuse(spec.numZeroExperts > 0, "num_zero_experts");
   refuse(spec.expertColumns, "expert_columns");
   refuse(routing.weightOnInput, "routing.weight_on_input");
+  refuse(spec.lora.has_value(), "lora");
 }
 
 void Checker::checkWeightOnInput() {

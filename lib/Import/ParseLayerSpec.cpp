@@ -269,6 +269,14 @@ NormsSpec readNorms(FieldReader &reader) {
   return spec;
 }
 
+LoraSpec readLora(FieldReader &reader) {
+  LoraSpec spec;
+  spec.adapters = reader.getInteger("adapters", 1, limits::kMaxAdapters);
+  spec.rank = reader.getInteger("rank", 1, limits::kMaxRank);
+  reader.refuseUnknown();
+  return spec;
+}
+
 /// A type of ids by its name, or `true` for ids of 32 bits.
 std::optional<IdType> readIdType(FieldReader &reader, StringRef name) {
   if (!reader.isText(name))
@@ -305,6 +313,8 @@ LayerSpec readLayer(FieldReader &reader) {
     spec.latentSize = reader.getInteger("latent_size", 1, limits::kMaxWidth);
   if (auto norms = enter(reader, "norms"))
     spec.norms = readNorms(*norms);
+  if (auto lora = enter(reader, "lora"))
+    spec.lora = readLora(*lora);
   spec.gateUpOrder =
       reader.getEnum<GateUpOrder>("gate_up_order", spec.gateUpOrder);
   spec.expertBias = reader.getBoolean("expert_bias", false);

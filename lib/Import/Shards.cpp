@@ -28,8 +28,10 @@ static TensorShard makeShard(const LayerSpec &spec, const TensorInfo &whole,
   StringRef name = whole.name;
   bool isShared = name.starts_with("shared_experts.");
   const ParallelSpec &parallel = *spec.parallel;
-  if (name.starts_with("experts.") && parallel.hasWholeExperts() &&
-      whole.shape.front() == spec.getNumPhysicalExperts()) {
+  shard.expertDimension = name.starts_with("lora.") ? 1 : 0;
+  if ((name.starts_with("experts.") || name.starts_with("lora.")) &&
+      parallel.hasWholeExperts() &&
+      whole.shape[shard.expertDimension] == spec.getNumPhysicalExperts()) {
     shard.experts = spec.getExpertsOf(rank);
     return shard;
   }
@@ -107,10 +109,14 @@ void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
   if (shard.isZero)
     return;
   if (!shard.experts.empty()) {
-    int64_t each = multiply(from.begin() + 1, from.end()) * bytes;
-    for (auto [index, expert] : enumerate(shard.experts))
-      std::memcpy(local + int64_t(index) * each, whole + expert * each,
-                  size_t(each));
+    const auto *all = from.begin() + shard.expertDimension;
+    int64_t outer = multiply(from.begin(), all);
+    int64_t each = multiply(all + 1, from.end()) * bytes;
+    int64_t count = to[shard.expertDimension];
+    for (int64_t i = 0; i < outer; ++i)
+      for (auto [index, expert] : enumerate(shard.experts))
+        std::memcpy(local + (i * count + int64_t(index)) * each,
+                    whole + (i * *all + expert) * each, size_t(each));
     return;
   }
   if (shard.dimension < 0) {

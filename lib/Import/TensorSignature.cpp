@@ -142,6 +142,7 @@ public:
     addSharedExperts();
     addLatent();
     addNorms();
+    addLora();
     if (spec.parallel && spec.parallel->hasWholeExperts())
       add("placement.local_ids", {spec.getNumPhysicalExperts()},
           TensorType::I32);
@@ -235,6 +236,8 @@ private:
       add("is_padding", {tokens}, TensorType::I8, input);
     if (usesHash())
       add("input_ids", {tokens}, TensorType::I32, input);
+    if (spec.lora)
+      add("adapter_ids", {tokens}, TensorType::I32, input);
   }
 
   void addRouter() {
@@ -309,6 +312,26 @@ private:
       add("norms.expert", {spec.getExpertWidth()}, layerType);
     if (spec.norms.latentOut)
       add("norms.latent_out", {spec.getExpertWidth()}, layerType);
+  }
+
+  /// The stacked tensors of adapters, as vLLM holds them.
+  void addLora() {
+    if (!spec.lora)
+      return;
+    auto addPair = [&](const Twine &name, int64_t from, int64_t to) {
+      int64_t adapters = spec.lora->adapters, rank = spec.lora->rank;
+      int64_t experts = spec.getNumLocalExperts();
+      add(("lora." + name + "_a").str(), {adapters, experts, rank, from},
+          layerType);
+      add(("lora." + name + "_b").str(), {adapters, experts, to, rank},
+          layerType);
+    };
+    int64_t width = spec.getExpertWidth();
+    int64_t size = spec.getLocalIntermediateSize();
+    if (spec.isGated())
+      addPair("gate", width, size);
+    addPair("up", width, size);
+    addPair("down", size, width);
   }
 
   void addOutputs() {

@@ -205,6 +205,11 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
       printNorm("expert", spec.norms.expert, json);
       printNorm("latent_out", spec.norms.latentOut, json);
     });
+  if (spec.lora)
+    json.attributeObject("lora", [&] {
+      json.attribute("adapters", spec.lora->adapters);
+      json.attribute("rank", spec.lora->rank);
+    });
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);
   fields.add("expert_bias", spec.expertBias, false);
   fields.add("output_bias", spec.outputBias, false);

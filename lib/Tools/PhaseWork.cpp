@@ -20,6 +20,17 @@ double getElementBytes(Value memref) {
   return cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8.0;
 }
 
+/// The matrices of the adapters of `slots` slots, each read once.
+double getAdapterBytes(ValueRange matrices, double slots) {
+  double bytes = 0;
+  for (Value matrix : matrices) {
+    ArrayRef<int64_t> shape = cast<MemRefType>(matrix.getType()).getShape();
+    bytes += std::min(slots, double(shape[0] * shape[1])) *
+             double(shape[2] * shape[3]) * getElementBytes(matrix);
+  }
+  return bytes;
+}
+
 /// Elements per row of a memref: the product of all dimensions but the first.
 int64_t getRowElements(Value memref) {
   return ShapedType::getNumElements(
@@ -63,6 +74,8 @@ Work getGemmWork(tile::GemmOp op, int64_t topK, int64_t tokens) {
                    getElementBytes(op.getWeight()) +
                share * rows * getRowBytes(op.getResult()) +
                inputRows * getRowBytes(op.getInput());
+  for (Value operand : op.getElementwiseOperands())
+    work.bytes += share * rows * getRowBytes(operand);
   if (op.getResultScale())
     work.bytes += rows * getRowBytes(op.getResultScale());
   if (op.getWeightScale()) {
@@ -103,6 +116,22 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
   } else if (auto op = dyn_cast<tile::RmsNormOp>(phase)) {
     work.bytes = (op.getOffsets() ? slots : double(tokens)) *
                  (getRowBytes(op.getInput()) + getRowBytes(op.getResult()));
+  } else if (auto op = dyn_cast<tile::LoraShrinkOp>(phase)) {
+    double rows = op.getGather() ? double(tokens) : slots;
+    work.operations = 2 * slots * double(getRowElements(op.getInput())) *
+                      double(getRowElements(op.getResult()));
+    work.bytes = rows * getRowBytes(op.getInput()) +
+                 slots * getRowBytes(op.getResult()) +
+                 getAdapterBytes(op.getMatrices(), slots);
+  } else if (auto op = dyn_cast<tile::LoraExpandOp>(phase)) {
+    work.bytes = slots * getRowBytes(op.getInput()) +
+                 getAdapterBytes(op.getMatrices(), slots);
+    for (Value result : op.getResults()) {
+      work.operations += 2 * slots * double(getRowElements(result)) *
+                         double(getRowElements(op.getInput())) /
+                         double(op.getResults().size());
+      work.bytes += slots * getRowBytes(result);
+    }
   } else if (auto op = dyn_cast<tile::PlaceIdsOp>(phase)) {
     work.bytes = double(tokens) *
                  (getRowBytes(op.getIds()) + getRowBytes(op.getResult()));

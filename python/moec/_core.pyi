@@ -58,6 +58,7 @@ class Layer:
         input_ids: Any = None,
         is_padding: Any = None,
         hidden_states_scale: Any = None,
+        adapter_ids: Any = None,
         expert_offsets: Any = None,
         out: _Tensor | None = None,
         stream: Any = None,

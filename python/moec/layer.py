@@ -134,8 +134,8 @@ class Layer(_core.Layer):
     Calling it runs it:
 
         layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
-              num_valid_tokens=None, input_ids=None, is_padding=None, hidden_states_scale=None, out=None,
-              stream=None)
+              num_valid_tokens=None, input_ids=None, is_padding=None, hidden_states_scale=None, adapter_ids=None,
+              out=None, stream=None)
 
     Tensors may come from any framework that supports DLPack. They must be on the device of the layer and contiguous,
     and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens; more than
@@ -152,6 +152,8 @@ class Layer(_core.Layer):
     is_padding: [T], i8 or bool, if the layer has a padding_mask. Rows with a value other than 0 are padding, and zero
         in the output.
     hidden_states_scale: with quantized_input, the scales of the rows: f32 [T, scales of a row], or [1] for all.
+    adapter_ids: [T], i32, if the layer has `lora`: the adapter of each token; other numbers than 0 <= id < adapters
+        mean none.
     expert_offsets: [experts + 1], i32, an output of layers with record_load: expert e was chosen by
         expert_offsets[e + 1] - expert_offsets[e] slots.
     input_ids: [T], i32, if experts are chosen by a hash of the token.

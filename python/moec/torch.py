@@ -272,6 +272,7 @@ class MoE(torch.nn.Module):
         input_ids: Optional[torch.Tensor] = None,
         is_padding: Optional[torch.Tensor] = None,
         hidden_states_scale: Optional[torch.Tensor] = None,
+        adapter_ids: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Runs the layer on the current stream, with the arguments of moec.Layer; leading dimensions of hidden_states
         are kept."""
@@ -279,7 +280,8 @@ class MoE(torch.nn.Module):
         if rows.dim() != 2:
             rows = rows.reshape(-1, rows.shape[-1])
         others = (
-            router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, hidden_states_scale)
+            router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, hidden_states_scale,
+            adapter_ids)
         # Outside of tracing, call the layer without the operator, whose dispatch takes longer than the call.
         if _is_direct and type(rows) is torch.Tensor and not is_traced():
             output = _call(self.layer, rows, others)

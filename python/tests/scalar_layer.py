@@ -222,8 +222,15 @@ def dot(matrix, x):
     return [sum(a * b for a, b in zip(row, x)) for row in matrix]
 
 
-def expert_row(spec, w13, b13, w2, b2, x):
+def adapt_row(adapter, name, x):
+    """B (A x) of `adapter`: the matrices of one expert by name, or None."""
+    return None if adapter is None else dot(adapter[name + "_b"], dot(adapter[name + "_a"], x))
+
+
+def expert_row(spec, w13, b13, w2, b2, x, adapter=None, plain=None):
+    """`plain` are the values of x in the order of the hidden states, for the adapter."""
     dtype = spec["dtype"]
+    plain = x if plain is None else plain
     u = dot(w13, x)
     if b13 is not None:
         u = [a + b for a, b in zip(u, b13)]
@@ -237,8 +244,15 @@ def expert_row(spec, w13, b13, w2, b2, x):
         pairs = [(u[half + i], u[i]) for i in range(half)]
     else:
         pairs = [(u[2 * i], u[2 * i + 1]) for i in range(half)]
+    if adapter is not None and pairs[0][1] is None:
+        pairs = [(g + d, None) for (g, _), d in zip(pairs, adapt_row(adapter, "up", plain))]
+    elif adapter is not None:
+        deltas = zip(adapt_row(adapter, "gate", plain), adapt_row(adapter, "up", plain))
+        pairs = [(g + p, up + q) for (g, up), (p, q) in zip(pairs, deltas)]
     a = [to_dtype(activate(spec, g, up), dtype) for g, up in pairs]
     y = dot(w2, a)
+    if adapter is not None:
+        y = [p + q for p, q in zip(y, adapt_row(adapter, "down", a))]
     return [p + q for p, q in zip(y, b2)] if b2 is not None else y
 
 
@@ -310,10 +324,17 @@ def run(spec, tensors):
                 counts[i] += 1
                 b13 = tensors["experts.w13_bias"][i] if "experts.w13_bias" in tensors else None
                 b2 = tensors["experts.w2_bias"][i] if "experts.w2_bias" in tensors else None
+                adapter, plain = None, xe
+                if "lora" in spec and 0 <= tensors["adapter_ids"][t] < spec["lora"]["adapters"]:
+                    own = tensors["adapter_ids"][t]
+                    adapter = {
+                        name.removeprefix("lora."): tensor[own][i]
+                        for name, tensor in tensors.items() if name.startswith("lora.")
+                    }
                 if "experts.w13_columns" in tensors:
                     xe = [xe[c] for c in tensors["experts.w13_columns"][i]]
                 y = expert_row(
-                    spec, tensors["experts.w13"][i], b13, tensors["experts.w2"][i], b2, xe
+                    spec, tensors["experts.w13"][i], b13, tensors["experts.w2"][i], b2, xe, adapter, plain
                 )
                 if "expert" in norms:
                     y = norm_row(norms["expert"], tensors["norms.expert"], rounded(y), rounded)

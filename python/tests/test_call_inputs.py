@@ -21,7 +21,7 @@ OUTPUTS = ["expert_offsets", "out", "stream"]
 
 def test_the_list_itself() -> None:
     assert POSITIONAL == ("hidden_states", "router_logits", "topk_ids", "topk_weights")
-    assert KEYWORD == ("num_valid_tokens", "input_ids", "is_padding", "hidden_states_scale")
+    assert KEYWORD == ("num_valid_tokens", "input_ids", "is_padding", "hidden_states_scale", "adapter_ids")
 
 
 def test_stub_of_the_extension() -> None:

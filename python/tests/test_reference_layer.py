@@ -134,6 +134,10 @@ VARIANTS = {
         "num_valid_tokens": True,
         "shared_experts": {"intermediate_size": 4},
     },
+    "lora": {"lora": {"adapters": 2, "rank": 3}, "expert_bias": True, "gate_up_order": "interleaved"},
+    "lora_no_gate": {"lora": {"adapters": 1, "rank": 2}, "activation": {"kind": "relu2_no_mul"}, "latent_size": 4},
+    "lora_columns": {"lora": {"adapters": 3, "rank": 2}, "expert_columns": True, "top_k": 1,
+                     "routing": {"weight_on_input": True}},
     "local_experts": {"placement": {"local_experts": [4, 1, 0]}, "num_zero_experts": 1},
 }
 

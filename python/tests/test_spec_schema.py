@@ -78,6 +78,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
         expert_columns=True, strided_weights=True, padding_mask=True, record_ids="int16", record_load=True,
         batch_invariant=True, round_weights=True, replay_ids=False, output="sum", quantized_input=False,
         norms={name: {"epsilon": 1e-6, "offset": 1, "weight_first": True} for name in ("latent_in", "expert", "latent_out")},
+        lora={"adapters": 2, "rank": 4},
         routing={
             "score": "sigmoid", "select": "top_k", "gate_bias": True, "split_gate": False,
             "selection_bias": True, "expert_scale": True, "num_groups": 2,
@@ -154,6 +155,8 @@ BAD = [row[:2] for row in ERRORS if row[1] != float("inf")] + [
     ("norms", {"expert": {"epsilon": 0}}),
     ("shared_experts", {"intermediate_size": 8, "gate_bias": True}),
     ("routing.gate_hidden_size", 0),
+    ("lora", {"adapters": 0, "rank": 4}),
+    ("lora", {"adapters": 1}),
     ("activation", {"kind": "situ", "beta": 0}),
     ("routing", {"renormalize_epsilon": 1}),
     ("routing", {"weight": "softmax"}),

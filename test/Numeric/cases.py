@@ -430,6 +430,22 @@ for dtype in ("f32", "bf16", "f16"):
     case(f"gate_hidden_{dtype}", entry="gate", dtype=dtype,
          routing={"score": "softmax", "renormalize": True, "gate_hidden_size": 24, "gate_bias": dtype == "f16"})
 case("norm_of_experts_wide", hidden_size=1200, dtype="f16", norms={"expert": {"epsilon": 1e-5}})
+# Adapters: of one and several, of a rank that fills no vector, on each kind of quantization.
+case("lora_one", lora={"adapters": 1, "rank": 8})
+case("lora_bf16", dtype="bf16", entry="gate", lora={"adapters": 4, "rank": 16}, expert_bias=True,
+     shared_experts={"intermediate_size": 40})
+case("lora_odd", dtype="f16", lora={"adapters": 3, "rank": 5}, gate_up_order="interleaved", hidden_size=72,
+     num_valid_tokens=True, hard="padding")
+case("lora_no_gate", dtype="bf16", lora={"adapters": 4, "rank": 16}, activation={"kind": "relu2_no_mul"},
+     latent_size=32, norms={"expert": {"epsilon": 1e-5}})
+case("lora_columns", dtype="bf16", lora={"adapters": 2, "rank": 64}, gate_up_order="up_gate", expert_columns=True,
+     num_zero_experts=2, num_experts=300, top_k=4)
+for name, quantization in {
+    "fp8": "fp8_block128", "int4": {"weight": {"dtype": "int4", "scale": {"group": 32}}},
+    "mxfp4": "mxfp4",
+}.items():
+    case(f"lora_{name}", dtype="bf16", hidden_size=256, intermediate_size=192 if name == "fp8" else 128, tokens=21,
+         lora={"adapters": 4, "rank": 16}, quantization=quantization)
 case("latent_zero_experts", latent_size=32, num_zero_experts=8, top_k=4)
 case("latent_padding", latent_size=32, num_valid_tokens=True, hard="padding")
 case("zero_experts_many", num_zero_experts=24, top_k=6, entry="gate",

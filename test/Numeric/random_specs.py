@@ -350,6 +350,7 @@ def _add_fields(rng: random.Random, model: dict) -> dict:
         (0.05, lambda: {"norms": {"expert": norms["expert"]}}),
         (0.15, lambda: {"output": "slots"}),
         (0.1, lambda: {"output_bias": True}),
+        (0.1, lambda: {"lora": {"adapters": rng.choice([1, 2, 4]), "rank": rng.choice([1, 3, 8, 16])}}),
         (0.1, lambda: {"routing": model.get("routing", {}) | {"gate_hidden_size": rng.randint(1, 40)}}),
         (0.2, lambda: {"shared_experts": model.get("shared_experts", {}) | {"gate": "softmax"}}),
         (0.3, lambda: {"shared_experts": model.get("shared_experts", {}) | {"gate_bias": True}}),

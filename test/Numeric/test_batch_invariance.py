@@ -29,6 +29,7 @@ LAYERS = {
     "int4": {"dtype": "bf16",
              "quantization": {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16"}}},
     "f32": {"dtype": "f32"},
+    "lora": {"dtype": "bf16", "lora": {"adapters": 3, "rank": 16}},
 }
 #: Largest number of tokens of the layers; number of tokens and first row of each call.
 LARGEST = 1024
@@ -37,7 +38,8 @@ CALLS = ((130, 0), (1, 77), (7, 30), (33, 97))
 
 def run(folder: Path, tensors: dict[str, np.ndarray], first: int, tokens: int, options: tuple[str, ...]) -> np.ndarray:
     """The output of a call with some rows of `hidden_states`, as bytes per row."""
-    given = tensors | {"hidden_states": tensors["hidden_states"][first:first + tokens]}
+    given = tensors | {name: tensors[name][first:first + tokens]
+                       for name in ("hidden_states", "adapter_ids") if name in tensors}
     write_tensors(folder / "in.safetensors", given)
     command = [str(binary("moe-run")), str(folder / "model.json"), f"--tokens={tokens}", f"--max-tokens={LARGEST}",
                f"--inputs={folder / 'in.safetensors'}", f"--outputs={folder / 'out.safetensors'}", *options]

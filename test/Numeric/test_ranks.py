@@ -39,6 +39,7 @@ LAYERS = {
         "dtype": "bf16", "entry": "gate", "expert_columns": True, "expert_bias": True,
         "shared_experts": {"intermediate_size": 64, "columns": True},
     },
+    "lora": {"dtype": "bf16", "entry": "gate", "lora": {"adapters": 3, "rank": 8}},
     "fp8_block": {"dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128"},
     "columns_fp8_block": {
         "dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128",

@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_shrink, gpu.lora_expand, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -37,6 +37,31 @@ tile.kernel @norm(%x: memref<?x12xf32>, %w: memref<12xf32>, %y: memref<?x12xf32>
   // expected-error@+1 {{threads = 48; give a multiple of 32 up to 512}}
   tile.rms_norm <epsilon = 1.0 : f32> tokens(%t) ins(%x : memref<?x12xf32>) weight(%w : memref<12xf32>)
       outs(%y : memref<?x12xf32>) {config = #tile.gpu_rms_norm<threads = 48, vector_width = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @shrink(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x16xf32>, %t: i64) {
+  // expected-error@+1 {{vector_width = 3; give a divisor of 8}}
+  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x16x64xbf16>)
+      offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
+      outs(%y : memref<?x16xf32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_shrink<warps = 4, columns_per_warp = 1, vector_width = 3>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @expand(%x: memref<?x24xf32>, %b: memref<2x3x64x24xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x64xf32>, %t: i64) {
+  // expected-error@+1 {{threads_per_column = 2; give a divisor of 32 and of the 3 vectors of a row of the matrix}}
+  tile.lora_expand tokens(%t) ins(%x : memref<?x24xf32>) b(%b : memref<2x3x64x24xbf16>)
+      offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
+      outs(%y : memref<?x64xf32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_expand<threads = 128, columns_per_thread = 2, threads_per_column = 2,
+       vector_width = 8>}
   tile.return
 }
 

@@ -121,6 +121,18 @@ struct RmsNormArguments {
 };
 moert::Status rmsNorm(RmsNormArguments arguments);
 
+/// moe.lora_shrink, moe.lora_expand and their tile ops.
+struct LoraArguments {
+  TensorRef input;
+  llvm::SmallVector<TensorRef> matrices;
+  TensorRef offsets, source, adapterIds;
+  /// Whether rows of the input are those of tokens.
+  bool gathers = false;
+  llvm::SmallVector<TensorRef> results;
+};
+moert::Status shrinkLora(const LoraArguments &arguments);
+moert::Status expandLora(const LoraArguments &arguments);
+
 /// moe.place_ids and tile.place_ids.
 struct PlaceIdsArguments {
   int64_t tokens = 0;

@@ -175,6 +175,24 @@ Status Machine::runRmsNorm(OpT op, int64_t rows) {
 }
 
 template <typename OpT>
+Status Machine::runLora(OpT op, ValueRange results) {
+  LoraArguments arguments;
+  arguments.input = at(op.getInput());
+  arguments.matrices = all(op.getMatrices());
+  arguments.offsets = at(op.getOffsets());
+  arguments.source = at(op.getSource());
+  arguments.adapterIds = at(op.getAdapterIds());
+  arguments.results = all(results);
+  if constexpr (std::is_same_v<OpT, moe::LoraShrinkOp> ||
+                std::is_same_v<OpT, tile::LoraShrinkOp>) {
+    arguments.gathers = op.getGather();
+    return shrinkLora(arguments);
+  } else {
+    return expandLora(arguments);
+  }
+}
+
+template <typename OpT>
 Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
   PlaceIdsArguments arguments;
   arguments.tokens = count;
@@ -317,6 +335,25 @@ Status Machine::run(moe::GatherRowsOp op) {
   return gatherRows(arguments);
 }
 
+Status Machine::run(moe::LoraShrinkOp op) {
+  int64_t columns =
+      cast<RankedTensorType>(op.getResult().getType()).getDimSize(1);
+  if (Status status =
+          allocate(op.getResult(), {at(op.getSource()).shape[0], columns});
+      !status)
+    return status;
+  return runLora(op, op.getResult());
+}
+
+Status Machine::run(moe::LoraExpandOp op) {
+  for (auto [result, matrix] : llvm::zip(op.getResults(), op.getMatrices()))
+    if (Status status = allocate(
+            result, {at(op.getSource()).shape[0], at(matrix).shape[2]});
+        !status)
+      return status;
+  return runLora(op, op.getResults());
+}
+
 Status Machine::run(moe::PlaceIdsOp op) {
   TensorRef ids = at(op.getIds());
   if (Status status = allocate(op.getResult(), ids.shape); !status)
@@ -421,9 +458,10 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::RmsNormOp, moe::PlaceIdsOp, moe::GatherRowsOp,
-            moe::TensorScaleOp, moe::QuantizeOp, moe::PrepackOp,
-            moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
+            moe::RmsNormOp, moe::LoraShrinkOp, moe::LoraExpandOp,
+            moe::PlaceIdsOp, moe::GatherRowsOp, moe::TensorScaleOp,
+            moe::QuantizeOp, moe::PrepackOp, moe::UnpermuteOp>(
+          [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(t, [&] { return runRoute(t, tokens); });
       })
@@ -443,6 +481,12 @@ Status Machine::runOp(Operation &op) {
       .Case([&](tile::RmsNormOp t) {
         return onTile(
             t, [&] { return runRmsNorm(t, tokens * t.getTopK().value_or(1)); });
+      })
+      .Case([&](tile::LoraShrinkOp t) {
+        return onTile(t, [&] { return runLora(t, t.getResult()); });
+      })
+      .Case([&](tile::LoraExpandOp t) {
+        return onTile(t, [&] { return runLora(t, t.getResults()); });
       })
       .Case([&](tile::PlaceIdsOp t) {
         return onTile(t, [&] { return runPlaceIds(t, tokens, t.getResult()); });

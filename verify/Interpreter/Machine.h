@@ -57,6 +57,8 @@ private:
   template <typename OpT>
   moert::Status runRmsNorm(OpT op, int64_t rows);
   template <typename OpT>
+  moert::Status runLora(OpT op, mlir::ValueRange results);
+  template <typename OpT>
   moert::Status runPlaceIds(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
   moert::Status runQuantize(OpT op, int64_t rows);
@@ -74,6 +76,8 @@ private:
   moert::Status run(moe::GatherRowsOp op);
   moert::Status run(moe::RowMapOp op);
   moert::Status run(moe::RmsNormOp op);
+  moert::Status run(moe::LoraShrinkOp op);
+  moert::Status run(moe::LoraExpandOp op);
   moert::Status run(moe::PlaceIdsOp op);
   moert::Status run(moe::TensorScaleOp op);
   moert::Status run(moe::PrepackOp op);

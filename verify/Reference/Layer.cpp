@@ -55,6 +55,19 @@ bool sharesScales(const LayerSpec &spec, llvm::StringRef weight) {
          !quantization->activation->isStatic;
 }
 
+/// Where the gate and up values of a row of `size` pairs stand.
+struct GatedColumns {
+  GatedColumns(const LayerSpec &spec, int64_t size)
+      : step(spec.isGated() && spec.gateUpOrder == GateUpOrder::Interleaved
+                 ? 2
+                 : 1),
+        gate(spec.isGated() && spec.gateUpOrder == GateUpOrder::UpGate ? size
+                                                                       : 0),
+        up(step == 2 ? 1 : size - gate) {}
+
+  int64_t step, gate, up;
+};
+
 class Evaluation {
 public:
   Evaluation(const Call &call, const Decision &decision,
@@ -237,19 +250,16 @@ private:
                       const ActivationSpec &activation) const {
     Matrix a(u.getNumRows(), size);
     bool isGated = spec.isGated();
-    int64_t step =
-        isGated && spec.gateUpOrder == GateUpOrder::Interleaved ? 2 : 1;
-    int64_t gate =
-        isGated && spec.gateUpOrder == GateUpOrder::UpGate ? size : 0;
-    int64_t up = step == 2 ? 1 : size - gate;
+    GatedColumns columns(spec, size);
     parallelFor(call.threads, u.getNumRows(), [&](int64_t i) {
       auto get = [&](int64_t column) {
         return u.row(i)[column] + (bias.empty() ? 0 : bias[column]);
       };
       for (int64_t j = 0; j < size; ++j)
-        a.row(i)[j] = roundTo(activate(activation, get(gate + j * step),
-                                       isGated ? get(up + j * step) : 0),
-                              spec.dtype);
+        a.row(i)[j] =
+            roundTo(activate(activation, get(columns.gate + j * columns.step),
+                             isGated ? get(columns.up + j * columns.step) : 0),
+                    spec.dtype);
     });
     return a;
   }
@@ -272,10 +282,18 @@ private:
     computeProducts(first, call.threads);
     float largest = 0;
     for (size_t i = 0; i < count; ++i) {
+      addFirstAdapters(x, experts[i], slots[experts[i]], u[i]);
       a[i] = activateRows(u[i], size, getBias("w13", experts[i], rows),
                           spec.activation);
       if (sharesScales(spec, "experts.w2"))
         largest = std::max(largest, findLargest(a[i]));
+    }
+    // Before a gemm quantizes its rows.
+    std::vector<Matrix> adapted(count);
+    for (size_t i = 0; i < count && spec.lora; ++i) {
+      adapted[i] = Matrix(in[i].getNumRows(), width);
+      addAdapters("down", experts[i], slots[experts[i]], a[i], adapted[i], 0,
+                  1);
     }
     for (size_t i = 0; i < count; ++i) {
       y[i] = Matrix(in[i].getNumRows(), width);
@@ -296,6 +314,8 @@ private:
         double weight = isWeighed ? slot.weight : 1;
         for (int64_t j = 0; j < width; ++j)
           from[j] += bias.empty() ? 0 : bias[j];
+        for (int64_t j = 0; j < width && spec.lora; ++j)
+          from[j] += adapted[i].row(static_cast<int64_t>(position))[j];
         if (spec.norms.expert) {
           for (int64_t j = 0; j < width; ++j)
             from[j] = roundTo(from[j], spec.dtype);
@@ -305,6 +325,60 @@ private:
           to[j] += roundTo(from[j] * weight, spec.dtype);
       }
     }
+  }
+
+  /// Adds B (A x) of the adapter of each slot to the columns `first`,
+  /// `first + step`, ... of `out`. x has a row for each slot.
+  void addAdapters(const std::string &name, int64_t expert,
+                   const std::vector<Slot> &slots, const Matrix &x, Matrix &out,
+                   int64_t first, int64_t step) const {
+    int64_t experts = spec.getNumLocalExperts(), rank = spec.lora->rank;
+    int64_t width = x.getNumColumns();
+    int64_t columns =
+        name == "down" ? spec.getExpertWidth() : spec.intermediateSize;
+    for (auto [i, slot] : llvm::enumerate(slots)) {
+      auto adapter = static_cast<int64_t>(
+          call.read("adapter_ids", tokens[slot.row], 1)[0]);
+      if (adapter < 0 || adapter >= spec.lora->adapters)
+        continue;
+      int64_t matrix = adapter * experts + expert;
+      std::vector<double> a =
+          call.read("lora." + name + "_a", matrix * rank * width, rank * width);
+      std::vector<double> b = call.read(
+          "lora." + name + "_b", matrix * columns * rank, columns * rank);
+      const double *from = x.row(static_cast<int64_t>(i));
+      double *to = out.row(static_cast<int64_t>(i));
+      for (int64_t j = 0; j < rank; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < width; ++k)
+          sum += from[k] * a[j * width + k];
+        for (int64_t n = 0; n < columns; ++n)
+          to[first + n * step] += sum * b[n * rank + j];
+      }
+    }
+  }
+
+  /// Adds the adapters' gate and up values to the rows of an expert's first
+  /// gemm.
+  void addFirstAdapters(const Matrix &x, int64_t expert,
+                        const std::vector<Slot> &slots, Matrix &u) const {
+    if (!spec.lora)
+      return;
+    // The order of the expert's columns is that of its weights only.
+    Matrix rows(u.getNumRows(), x.getNumColumns());
+    for (auto [i, slot] : llvm::enumerate(slots))
+      for (int64_t j = 0; j < x.getNumColumns(); ++j) {
+        double value = x.row(slot.row)[j];
+        rows.row(static_cast<int64_t>(i))[j] =
+            spec.routing.weightOnInput
+                ? roundTo(value * slot.weight, spec.dtype)
+                : value;
+      }
+    GatedColumns columns(spec, spec.intermediateSize);
+    if (spec.isGated())
+      addAdapters("gate", expert, slots, rows, u, columns.gate, columns.step);
+    addAdapters("up", expert, slots, rows, u, spec.isGated() ? columns.up : 0,
+                columns.step);
   }
 
   /// A gemm of formula 8 or 10. Quantizes its rows x first if activations are

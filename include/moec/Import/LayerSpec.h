@@ -35,6 +35,8 @@ namespace moec {
 namespace limits {
 constexpr int64_t kMaxWidth = int64_t(1) << 20;
 constexpr int64_t kMaxExperts = int64_t(1) << 16;
+constexpr int64_t kMaxAdapters = int64_t(1) << 16;
+constexpr int64_t kMaxRank = int64_t(1) << 12;
 constexpr int64_t kMaxTopK = int64_t(1) << 10;
 constexpr int64_t kMaxRanks = int64_t(1) << 10;
 constexpr int64_t kMaxReplicas = int64_t(1) << 10;
@@ -349,6 +351,11 @@ struct AdjugateSpec {
   double factor = 1.0;
 };
 
+/// The spec's `lora` object: adapters of the routed experts.
+struct LoraSpec {
+  int64_t adapters = 0, rank = 0;
+};
+
 /// The spec's `placement` object. `num_ranks` can only be 1 and is not stored.
 struct PlacementSpec {
   /// Global ids of the experts on this rank, in the order of the weights;
@@ -469,6 +476,7 @@ struct LayerSpec {
   /// Width of the routed experts, if it differs from the hidden size.
   std::optional<int64_t> latentSize;
   NormsSpec norms;
+  std::optional<LoraSpec> lora;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
   /// A bias is added to the sum of the experts.

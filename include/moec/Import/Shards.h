@@ -16,8 +16,10 @@ namespace moec {
 /// its experts, or a slice of each row or column.
 struct TensorShard {
   TensorInfo whole, local;
-  /// Indices along the first dimension, in order; empty means all.
+  /// Indices along the dimension of experts, in order; empty means all.
   std::vector<int64_t> experts;
+  /// The dimension of experts: the first, or that behind adapters.
+  int64_t expertDimension = 0;
   /// The dimension that is split; -1 if none.
   int64_t dimension = -1;
   /// Number of equal runs of that dimension (gate and up rows) that are split

@@ -110,16 +110,16 @@ private:
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
                   moe::PrepackOp, moe::PlaceIdsOp, moe::GatherRowsOp,
-                  moe::RowMapOp, moe::RmsNormOp, moe::TensorScaleOp,
-                  moe::QuantizeOp, moe::UnpermuteOp>(
-                [&](auto source) { return create(source); })
+                  moe::RowMapOp, moe::RmsNormOp, moe::LoraShrinkOp,
+                  moe::LoraExpandOp, moe::TensorScaleOp, moe::QuantizeOp,
+                  moe::UnpermuteOp>([&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError(
           "has no phase at level tile; a plan.kernel holds only moe.route, "
           "moe.permute, moe.grouped_matmul, moe.prepack, moe.place_ids, "
-          "moe.gather_rows, moe.row_map, moe.rms_norm, moe.tensor_scale, "
-          "moe.quantize and "
+          "moe.gather_rows, moe.row_map, moe.rms_norm, moe.lora_shrink, "
+          "moe.lora_expand, moe.tensor_scale, moe.quantize and "
           "moe.unpermute");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
@@ -215,6 +215,20 @@ private:
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getWeight()),
         get(op.getRowWeight()), get(op.getOffsets()), get(op.getResult()),
         op.getTopKAttr(), op.getNormAttr(), tile::ConfigAttr());
+  }
+
+  Operation *create(moe::LoraShrinkOp op) {
+    return tile::LoraShrinkOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getMatrices()),
+        get(op.getOffsets()), get(op.getSource()), get(op.getAdapterIds()),
+        get(op.getResult()), op.getGather(), op.getTopK(), tile::ConfigAttr());
+  }
+
+  Operation *create(moe::LoraExpandOp op) {
+    return tile::LoraExpandOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getMatrices()),
+        get(op.getOffsets()), get(op.getSource()), get(op.getAdapterIds()),
+        get(op.getResults()), op.getTopK(), tile::ConfigAttr());
   }
 
   Operation *create(moe::TensorScaleOp op) {

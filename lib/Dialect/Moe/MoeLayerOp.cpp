@@ -94,10 +94,11 @@ public:
 
   LogicalResult verify() {
     return failure(failed(verifyAttributes()) || failed(verifyActivation()) ||
-                   failed(verifyExperts()) || failed(verifyEntry()) ||
-                   failed(verifyRouting()) || failed(verifyReplicas()) ||
-                   failed(verifyRecords()) || failed(verifyShared()) ||
-                   failed(verifyQuantization()) || failed(verifyLimits()));
+                   failed(verifyExperts()) || failed(verifyLora()) ||
+                   failed(verifyEntry()) || failed(verifyRouting()) ||
+                   failed(verifyReplicas()) || failed(verifyRecords()) ||
+                   failed(verifyShared()) || failed(verifyQuantization()) ||
+                   failed(verifyLimits()));
   }
 
 private:
@@ -109,6 +110,7 @@ private:
   LogicalResult verifyInput();
   LogicalResult verifyNorms(Dim width);
   LogicalResult verifyOutputBias(Dim hidden);
+  LogicalResult verifyLora();
   LogicalResult verifyEntry();
   LogicalResult verifyNoRouting();
   LogicalResult verifyRouting();
@@ -370,6 +372,51 @@ LogicalResult LayerVerifier::verifyOutputBias(Dim hidden) {
     return check.error("has 'output_bias', which does not go with ")
            << other << "; remove one of them";
   return checkData("output_bias", op.getOutputBias(), {hidden});
+}
+
+LogicalResult LayerVerifier::verifyLora() {
+  std::pair<StringRef, Value> matrices[] = {
+      {"lora_gate_a", op.getLoraGateA()}, {"lora_gate_b", op.getLoraGateB()},
+      {"lora_up_a", op.getLoraUpA()},     {"lora_up_b", op.getLoraUpB()},
+      {"lora_down_a", op.getLoraDownA()}, {"lora_down_b", op.getLoraDownB()}};
+  for (auto [name, matrix] : matrices) {
+    bool isNeeded =
+        op.getAdapterIds() && (op.isGated() || !name.starts_with("lora_gate"));
+    if (isNeeded && !matrix)
+      return check.error("has 'adapter_ids', but no '" + name + "'; give it");
+    if (matrix && !isNeeded)
+      return check.error("has '" + name + "', but ")
+             << (op.getAdapterIds() ? "an activation without a gate"
+                                    : "no 'adapter_ids'")
+             << "; remove it";
+  }
+  if (!op.getAdapterIds())
+    return success();
+  if (op.isInputQuantized())
+    return check.error("has quantized rows as 'hidden', which 'lora_up_a' "
+                       "cannot read; remove 'adapter_ids' and the adapters");
+  Dim adapters{"adapters"}, experts{"num_experts", op.getNumLocalExperts()},
+      rank{"rank"};
+  Dim width{op.getLatentDown() ? "latent_size" : "hidden_size",
+            op.getExpertWidth()};
+  Dim intermediate{"intermediate_size", op.getIntermediateSize()};
+  if (failed(
+          check.checkShape("adapter_ids", op.getAdapterIds(), {tokensDim()})) ||
+      failed(checkData("lora_up_a", op.getLoraUpA(),
+                       {adapters, experts, rank, width})))
+    return failure();
+  adapters.size = getDim(op.getLoraUpA(), 0);
+  rank.size = getDim(op.getLoraUpA(), 2);
+  for (auto [name, matrix] : matrices) {
+    bool isDown = name.starts_with("lora_down");
+    Dim in = isDown ? intermediate : width, out = isDown ? width : intermediate;
+    bool isFirst = name.ends_with("_a");
+    if (failed(checkData(
+            name, matrix,
+            {adapters, experts, isFirst ? rank : out, isFirst ? in : rank})))
+      return failure();
+  }
+  return success();
 }
 
 LogicalResult LayerVerifier::verifyEntry() {

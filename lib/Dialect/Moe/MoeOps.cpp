@@ -35,6 +35,12 @@ void RowMapOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 void RmsNormOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
+void LoraShrinkOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultNames(*this, setName);
+}
+void LoraExpandOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultNames(*this, setName);
+}
 void GatherRowsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
@@ -173,6 +179,14 @@ LogicalResult RowMapOp::verifyRegions() {
 
 LogicalResult RmsNormOp::verify() {
   return verifyRmsNorm(*this, RmsNormOperands(*this));
+}
+
+LogicalResult LoraShrinkOp::verify() {
+  return verifyLoraShrink(*this, LoraOperands(*this), getResult(), getGather());
+}
+
+LogicalResult LoraExpandOp::verify() {
+  return verifyLoraExpand(*this, LoraOperands(*this), getResults());
 }
 
 LogicalResult TensorScaleOp::verify() {

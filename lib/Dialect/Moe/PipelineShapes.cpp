@@ -261,10 +261,6 @@ LogicalResult verifyUnpermute(Operation *op, const UnpermuteOperands &o) {
 // Products and maps
 //===----------------------------------------------------------------------===//
 
-static std::string nameOf(StringRef list, size_t index) {
-  return (list + "[" + Twine(index) + "]").str();
-}
-
 /// Names of an epilogue's arguments, in order.
 static SmallVector<std::string> getEpilogueArguments(const MatmulOperands &o) {
   SmallVector<std::string> names;

@@ -120,9 +120,9 @@ static LogicalResult verifySignature(KernelOp kernel) {
 /// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, SortByExpertOp, GemmOp, PrepackOp, PlaceIdsOp,
-           RowMapOp, RmsNormOp, TensorScaleOp, QuantizeOp, GatherRowsOp,
-           GatherReduceOp, ExchangeOp, RouteRowsOp, PackRowsOp,
-           SumPackedRowsOp>(op))
+           RowMapOp, RmsNormOp, LoraShrinkOp, LoraExpandOp, TensorScaleOp,
+           QuantizeOp, GatherRowsOp, GatherReduceOp, ExchangeOp, RouteRowsOp,
+           PackRowsOp, SumPackedRowsOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -448,6 +448,20 @@ LogicalResult RmsNormOp::verify() {
   if (failed(moe::verifyRmsNorm(*this, moe::RmsNormOperands(*this))))
     return failure();
   return verifySeparate(*this, getResult());
+}
+
+LogicalResult LoraShrinkOp::verify() {
+  if (failed(moe::verifyLoraShrink(*this, moe::LoraOperands(*this), getResult(),
+                                   getGather())))
+    return failure();
+  return verifySeparate(*this, getResult());
+}
+
+LogicalResult LoraExpandOp::verify() {
+  if (failed(
+          moe::verifyLoraExpand(*this, moe::LoraOperands(*this), getResults())))
+    return failure();
+  return verifySeparate(*this, getResults());
 }
 
 LogicalResult TensorScaleOp::verify() {

@@ -243,6 +243,7 @@ moert::Expr gemmGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
 int64_t getRowsPerCta(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuRmsNormAttr,
+            tile::CpuLoraShrinkAttr, tile::CpuLoraExpandAttr,
             tile::CpuQuantizeAttr, tile::CpuPlaceIdsAttr,
             tile::CpuGatherRowsAttr, tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getRowsPerCta(); });
@@ -252,6 +253,7 @@ int64_t getRowsPerCta(tile::ConfigAttr attr) {
 int64_t getLanes(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuRmsNormAttr,
+            tile::CpuLoraShrinkAttr, tile::CpuLoraExpandAttr,
             tile::CpuQuantizeAttr, tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getLanes(); });
 }
@@ -309,6 +311,14 @@ tile::ConfigAttr chooseRmsNorm(Operation *op, const Target &target) {
   return tile::CpuRmsNormAttr::get(op->getContext(), target.lanes, 4);
 }
 
+tile::ConfigAttr chooseLoraShrink(Operation *op, const Target &target) {
+  return tile::CpuLoraShrinkAttr::get(op->getContext(), target.lanes, 1);
+}
+
+tile::ConfigAttr chooseLoraExpand(Operation *op, const Target &target) {
+  return tile::CpuLoraExpandAttr::get(op->getContext(), target.lanes, 1);
+}
+
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &target) {
   return tile::CpuQuantizeAttr::get(op->getContext(), target.lanes, 4);
 }
@@ -337,6 +347,11 @@ moert::Expr rmsNormGrid(Operation *op, tile::ConfigAttr config,
                         const Target &) {
   return positionBlocks(cast<tile::RmsNormOp>(op).getTopK().value_or(1),
                         getRowsPerCta(config));
+}
+
+template <typename OpT>
+moert::Expr loraGrid(Operation *op, tile::ConfigAttr config, const Target &) {
+  return positionBlocks(cast<OpT>(op).getTopK(), getRowsPerCta(config));
 }
 
 moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
@@ -434,6 +449,16 @@ struct RmsNormSchedule final
   RmsNormSchedule() : ScheduleOf("cpu.rms_norm", "tile.rms_norm") {}
 };
 
+struct LoraShrinkSchedule final
+    : ScheduleOf<rowsIllegal, chooseLoraShrink, loraGrid<tile::LoraShrinkOp>> {
+  LoraShrinkSchedule() : ScheduleOf("cpu.lora_shrink", "tile.lora_shrink") {}
+};
+
+struct LoraExpandSchedule final
+    : ScheduleOf<rowsIllegal, chooseLoraExpand, loraGrid<tile::LoraExpandOp>> {
+  LoraExpandSchedule() : ScheduleOf("cpu.lora_expand", "tile.lora_expand") {}
+};
+
 struct QuantizeSchedule final
     : ScheduleOf<quantizeIllegal, chooseQuantize, quantizeGrid> {
   QuantizeSchedule() : ScheduleOf("cpu.quantize", "tile.quantize") {}
@@ -465,6 +490,12 @@ const Schedule &moec::getCpuRowMapSchedule() {
 }
 const Schedule &moec::getCpuRmsNormSchedule() {
   return getOnly<RmsNormSchedule>();
+}
+const Schedule &moec::getCpuLoraShrinkSchedule() {
+  return getOnly<LoraShrinkSchedule>();
+}
+const Schedule &moec::getCpuLoraExpandSchedule() {
+  return getOnly<LoraExpandSchedule>();
 }
 const Schedule &moec::getCpuTensorScaleSchedule() {
   return getOnly<TensorScaleSchedule>();

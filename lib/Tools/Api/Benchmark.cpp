@@ -57,6 +57,21 @@ static int64_t countExperts(const moert::Plan &plan) {
   return count ? std::max<int64_t>(*count, 1) : 1;
 }
 
+/// Gives each token an adapter, all of them in turn, so that the bytes read are
+/// those of a full batch.
+static void spreadAdapters(const moert::Plan &plan,
+                           std::vector<HostTensor> &tensors) {
+  int64_t index = plan.findTensor("lora.up_a");
+  if (index < 0)
+    return;
+  Result<int64_t> count = plan.tensors[size_t(index)].shape[0].evaluate(0);
+  for (HostTensor &tensor : tensors)
+    for (int64_t i = 0;
+         count && tensor.name == "adapter_ids" && i < tensor.getNumElements();
+         ++i)
+      reinterpret_cast<int32_t *>(tensor.data())[i] = int32_t(i % *count);
+}
+
 Status Benchmark::bindTensors() {
   Result<std::vector<HostTensor>> allocated = allocateTensors(
       plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
@@ -68,6 +83,7 @@ Status Benchmark::bindTensors() {
   generate.numExperts = countExperts(plan);
   if (Status status = generateTensors(tensors, generate); !status)
     return status;
+  spreadAdapters(plan, tensors);
   for (const HostTensor &tensor : tensors) {
     Result<std::unique_ptr<moert::Buffer>> buffer =
         device.allocate(tensor.getNumBytes(), moert::kWorkspaceAlignment);

@@ -47,8 +47,8 @@ uint16_t toF16(float value) {
 /// Whether the tensor holds counts or ids.
 bool isInteger(const HostTensor &tensor) {
   return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
-         tensor.name == "topk_ids" || tensor.name == "gate.hash_table" ||
-         isColumnOrder(tensor.name) ||
+         tensor.name == "adapter_ids" || tensor.name == "topk_ids" ||
+         tensor.name == "gate.hash_table" || isColumnOrder(tensor.name) ||
          llvm::StringRef(tensor.name).starts_with("replicas.");
 }
 
@@ -194,7 +194,7 @@ moec::makeReplicaTables(const std::vector<HostTensor> &tensors,
 
 Status moec::generateTensors(std::vector<HostTensor> &tensors,
                              const GenerateOptions &options) {
-  int64_t vocabulary = 1;
+  int64_t vocabulary = 1, adapters = 1;
   int64_t tokens = 0;
   auto tables = makeReplicaTables(tensors, options.logicalIds);
   if (!tables)
@@ -208,6 +208,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
   for (const HostTensor &tensor : tensors) {
     if (tensor.name == "gate.hash_table" && !tensor.shape.empty())
       vocabulary = std::max<int64_t>(1, tensor.shape[0]);
+    if (tensor.name == "lora.up_a" && !tensor.shape.empty())
+      adapters = tensor.shape[0];
     if (tensor.name == "hidden_states" && !tensor.shape.empty())
       tokens = tensor.shape[0];
   }
@@ -247,6 +249,11 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       for (int64_t i = 0; i < count; ++i)
         integers[i] =
             int32_t(stream.getBits(uint64_t(i)) % uint64_t(vocabulary));
+    } else if (tensor.name == "adapter_ids") {
+      // Some tokens have none.
+      for (int64_t i = 0; i < count; ++i)
+        integers[i] =
+            int32_t(stream.getBits(uint64_t(i)) % uint64_t(adapters + 1)) - 1;
     } else if (tensor.name == "gate.expert_scale") {
       for (int64_t i = 0; i < count; ++i)
         store(tensor, i, 1.0f + 0.1f * getUnit(stream, i));

@@ -89,6 +89,8 @@ private:
   Status loadPadded(const CopyTarget &target, int64_t index, uint8_t *matrix);
   Status loadOrderedPart(const CopyTarget &target, int64_t index,
                          uint8_t *matrix);
+  Status loadAdapters(const LocatedTensor &located, const CopyTarget &target,
+                      uint8_t *value);
   Status copy(const LocatedPart &located, const CopyTarget &target,
               int64_t index, uint8_t *matrix);
   Status copyStored(const LocatedPart &located, const CopyTarget &target,
@@ -216,6 +218,10 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
     return fill(
         memory, {tensor, 0, tensor.getNumBytes()}, read,
         [&](uint8_t *value) { return loadLargest(located, target, value); });
+  if (target.shard && target.shard->expertDimension > 0)
+    return fill(
+        memory, {tensor, 0, tensor.getNumBytes()}, read,
+        [&](uint8_t *value) { return loadAdapters(located, target, value); });
   auto numMatrices = size_t(target.getLocal().count);
   bool hasExperts = target.shard && !target.shard->experts.empty();
   size_t numOwn = hasExperts ? target.shard->experts.size() : numMatrices;
@@ -268,6 +274,19 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
     if (!status)
       return status;
   }
+  return Status::ok();
+}
+
+/// Loads the rank's part of the adapters of all experts.
+Status Loader::loadAdapters(const LocatedTensor &located,
+                            const CopyTarget &target, uint8_t *value) {
+  CopyTarget whole = target;
+  whole.shard = nullptr;
+  std::vector<uint8_t> bytes(whole.getMatrixBytes());
+  for (const LocatedPart &part : located.parts)
+    if (Status status = copy(part, whole, /*index=*/0, bytes.data()); !status)
+      return status;
+  copyShard(*target.shard, bytes.data(), value);
   return Status::ok();
 }
 

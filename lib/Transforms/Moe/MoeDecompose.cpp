@@ -138,6 +138,9 @@ private:
   Value normalize(Value input, Value weight, NormAttr norm, StringRef name,
                   bool slots = false);
   void makeExpertInput();
+  SmallVector<Value, 2> adapt(Value input, bool gathers, ArrayRef<Value> first,
+                              ArrayRef<Value> second,
+                              ArrayRef<StringRef> names);
   Value runExperts();
   Value runSharedExpert();
   void reduce(Value expertRows, Value shared);
@@ -518,6 +521,33 @@ void LayerDecomposer::makeExpertInput() {
   expertInput = op.getResult();
 }
 
+/// What the adapters add to the sums of a gemm with the rows `input`: for each
+/// pair of matrices a value named by `names`, whose last one is that of the
+/// shrunk rows.
+SmallVector<Value, 2> LayerDecomposer::adapt(Value input, bool gathers,
+                                             ArrayRef<Value> first,
+                                             ArrayRef<Value> second,
+                                             ArrayRef<StringRef> names) {
+  auto getSize = [](Value value, unsigned dimension) {
+    return cast<RankedTensorType>(value.getType()).getDimSize(dimension);
+  };
+  Type f32 = b.getF32Type();
+  int64_t rank = getSize(second.front(), 3),
+          columns = getSize(second.front(), 2);
+  auto topK = static_cast<uint64_t>(layer.getTopK());
+  auto shrink = LoraShrinkOp::create(
+      b, tensorOf({kPositions, rank * int64_t(first.size())}, f32), input,
+      first, offsets, source, layer.getAdapterIds(), gathers, topK);
+  setNames(shrink, names.back());
+  SmallVector<Type, 2> types(second.size(),
+                             tensorOf({kPositions, columns}, f32));
+  auto expand =
+      LoraExpandOp::create(b, types, shrink.getResult(), second, offsets,
+                           source, layer.getAdapterIds(), topK);
+  setNames(expand, names.drop_back());
+  return SmallVector<Value, 2>(expand.getResults());
+}
+
 Value LayerDecomposer::runExperts() {
   Product first(layer.getW13(), layer.getProductQuant("w13"),
                 layer.getW13Scale(), layer.getW13ZeroPoint(),
@@ -540,13 +570,28 @@ Value LayerDecomposer::runExperts() {
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());
+  if (layer.getAdapterIds()) {
+    SmallVector<Value, 2> shrinks, expands;
+    SmallVector<StringRef, 3> names;
+    if (layer.isGated()) {
+      shrinks.push_back(layer.getLoraGateA());
+      expands.push_back(layer.getLoraGateB());
+      names.push_back("lora_gate");
+    }
+    shrinks.push_back(layer.getLoraUpA());
+    expands.push_back(layer.getLoraUpB());
+    names.append({"lora_up", "lora_in"});
+    first.elementwise =
+        adapt(expertInput, /*gathers=*/true, shrinks, expands, names);
+  }
   Value hidden =
       product(first, tensorOf({kPositions, layer.getIntermediateSize()}, dtype),
               "experts_hidden",
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
                 SmallVector<Value, 2> inputs(args.accumulators);
-                for (auto [input, bias] : llvm::zip(inputs, args.columns))
-                  input = arith::AddFOp::create(b, input, bias);
+                for (ValueRange addends : {args.columns, args.elementwise})
+                  for (auto [input, addend] : llvm::zip(inputs, addends))
+                    input = arith::AddFOp::create(b, input, addend);
                 return inlineActivation(layer.getActivation(), b, inputs);
               });
 
@@ -558,16 +603,22 @@ Value LayerDecomposer::runExperts() {
     second.rows.push_back(rowWeight);
   if (layer.getW2Bias())
     second.columns.push_back(layer.getW2Bias());
+  if (layer.getAdapterIds())
+    second.elementwise =
+        adapt(hidden, /*gathers=*/false, {layer.getLoraDownA()},
+              {layer.getLoraDownB()}, {"lora_down", "lora_hidden"});
   auto finish = [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
     Value y = args.accumulators[0];
-    if (!args.columns.empty())
-      y = arith::AddFOp::create(b, y, args.columns[0]);
+    for (ValueRange addends : {args.columns, args.elementwise})
+      if (!addends.empty())
+        y = arith::AddFOp::create(b, y, addends[0]);
     if (!args.rows.empty())
       y = arith::MulFOp::create(b, y, args.rows[0]);
     return y;
   };
   auto type = tensorOf({kPositions, layer.getExpertWidth()}, dtype);
-  Value out = second.rows.empty() && second.columns.empty()
+  Value out = second.rows.empty() && second.columns.empty() &&
+                      second.elementwise.empty()
                   ? product(second, type, "experts_out", kNoEpilogue)
                   : product(second, type, "experts_out", finish);
   if (Value weight = layer.getExpertsNorm())

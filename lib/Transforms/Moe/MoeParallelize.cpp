@@ -319,6 +319,8 @@ static bool isForDestinations(Value input,
       return true;
     if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
       return gather.getSource() && use.get() == gather.getInput();
+    if (auto shrink = dyn_cast<LoraShrinkOp>(use.getOwner()))
+      return shrink.getGather() && use.get() == shrink.getInput();
     auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
     return product && product.getSource() &&
            (use.get() == product.getInput() ||

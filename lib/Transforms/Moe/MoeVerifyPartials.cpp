@@ -91,6 +91,8 @@ private:
   LogicalResult visit(GroupedMatmulOp op);
   LogicalResult visit(RowMapOp op);
   LogicalResult visit(RmsNormOp op);
+  LogicalResult visit(LoraShrinkOp op);
+  LogicalResult visit(LoraExpandOp op);
   LogicalResult visit(UnpermuteOp op);
   LogicalResult visit(DispatchOp op);
   LogicalResult visit(CombineOp op);
@@ -180,7 +182,8 @@ Axes PartialVerifier::getSplit(Value weight) const {
   while (auto repack = weight.getDefiningOp<PrepackOp>())
     weight = repack.getWeight();
   StringRef name = getName(weight);
-  if (name == "experts.w2" || name == "experts.w2_bias")
+  if (name == "experts.w2" || name == "experts.w2_bias" ||
+      name == "lora.down_a")
     return all;
   Axes tp;
   if (name == "shared_experts.w2" && all.contains(Axis::Tp))
@@ -261,6 +264,8 @@ LogicalResult PartialVerifier::requireDestinations(Operation *op, Axis axis,
 static bool isReadBySource(OpOperand &use) {
   if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
     return gather.getSource() && &use == &gather.getInputMutable();
+  if (auto shrink = dyn_cast<LoraShrinkOp>(use.getOwner()))
+    return shrink.getGather() && &use == &shrink.getInputMutable();
   auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
   if (!product || !product.getSource())
     return false;
@@ -330,8 +335,8 @@ LogicalResult PartialVerifier::passRegion(Operation *op, Region &region,
 LogicalResult PartialVerifier::visit(Operation &op) {
   return TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<RouteOp, PlaceIdsOp, PermuteOp, GroupedMatmulOp, RowMapOp,
-            RmsNormOp, UnpermuteOp, DispatchOp, CombineOp, func::ReturnOp>(
-          [&](auto typed) { return visit(typed); })
+            RmsNormOp, LoraShrinkOp, LoraExpandOp, UnpermuteOp, DispatchOp,
+            CombineOp, func::ReturnOp>([&](auto typed) { return visit(typed); })
       .Default([&](Operation *other) {
         return requireWhole(other, other->getOperands(), kCombineAhead);
       });
@@ -429,6 +434,21 @@ LogicalResult PartialVerifier::visit(RmsNormOp op) {
     return requireWhole(op, op->getOperands(), kCombineAhead);
   states[op.getResult()].partial = states.lookup(op.getInput()).partial;
   passCombined(op.getInput(), op.getResult());
+  return success();
+}
+
+/// A rank with a slice of the matrices' columns has a partial of the sum, as
+/// one with its own experts has.
+LogicalResult PartialVerifier::visit(LoraShrinkOp op) {
+  states[op.getResult()].partial = getSplit(op.getMatrices().front());
+  return requireWhole(op, op->getOperands(), kCombineAhead);
+}
+
+LogicalResult PartialVerifier::visit(LoraExpandOp op) {
+  for (Value result : op.getResults()) {
+    states[result].partial = states.lookup(op.getInput()).partial;
+    passCombined(op.getInput(), result);
+  }
   return success();
 }
 

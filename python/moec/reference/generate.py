@@ -91,6 +91,9 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return _replicas(spec)[name].astype(dtype)
     if name == "input_ids":
         return rng.integers(0, spec.routing.hash_vocab_size, shape).astype(dtype)
+    if name == "adapter_ids":
+        # Some tokens have none.
+        return rng.integers(-1, spec.lora.adapters, shape).astype(dtype)
     if name == "gate.hash_table":
         order = rng.random((shape[0], spec.num_routes)).argsort(axis=1)
         return order[:, : spec.top_k].astype(dtype)

@@ -238,22 +238,41 @@ def expert_offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _activated(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray, found):
-    """D(activation(w13 @ x)), with the bias."""
+def _adapted(spec: LayerSpec, tensors: Mapping, name: str, expert: int, x: np.ndarray, adapters: np.ndarray):
+    """B (A x) of each row's adapter; 0 for rows without one."""
+    b = tensors[f"lora.{name}_b"]
+    out = np.zeros((len(x), b.shape[2]))
+    for adapter in range(spec.lora.adapters):
+        rows = np.flatnonzero(adapters == adapter)
+        a = _float64(tensors[f"lora.{name}_a"][adapter, expert])
+        out[rows] = x[rows] @ a.T @ _float64(b[adapter, expert]).T
+    return out
+
+
+def _activated(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray, found, adapters: np.ndarray | None):
+    """D(activation(w13 @ x)), with the bias and the adapters."""
+    given = x
     if spec.expert_columns:
         x = x[:, np.asarray(tensors["experts.w13_columns"][expert])]
     up = _expert_product(spec, tensors, "experts.w13", x, expert, found)
     if spec.expert_bias:
         up += np.asarray(tensors["experts.w13_bias"][expert]).astype(np.float64)
     gate, up = split_gate_up(up, spec.gate_up_order, spec.activation.gated)
+    if adapters is not None:
+        first = "gate" if spec.activation.gated else "up"
+        gate = gate + _adapted(spec, tensors, first, expert, given, adapters)
+        if spec.activation.gated:
+            up = up + _adapted(spec, tensors, "up", expert, given, adapters)
     return round_to(apply(spec.activation, gate, up), spec.dtype)
 
 
-def _second(spec: LayerSpec, tensors: Mapping, expert: int, a: np.ndarray, found):
-    """w2 @ a, with the bias, not rounded."""
+def _second(spec: LayerSpec, tensors: Mapping, expert: int, a: np.ndarray, found, adapters: np.ndarray | None):
+    """w2 @ a, with the bias and the adapters, not rounded."""
     y = _expert_product(spec, tensors, "experts.w2", a, expert, found)
     if spec.expert_bias:
         y += np.asarray(tensors["experts.w2_bias"][expert]).astype(np.float64)
+    if adapters is not None:
+        y += _adapted(spec, tensors, "down", expert, a, adapters)
     return y
 
 
@@ -295,7 +314,7 @@ def _normalize(spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray) -> n
 
 
 def _routed(
-    spec: LayerSpec, tensors: Mapping, x: np.ndarray, decision: Decision
+    spec: LayerSpec, tensors: Mapping, x: np.ndarray, decision: Decision, adapters: np.ndarray | None
 ) -> np.ndarray:
     """Formulas 7 to 9 without the latent projections; with output `slots` without 9 and the weights of 8."""
     on_input = spec.routing.weight_on_input
@@ -313,11 +332,13 @@ def _routed(
     for expert in np.unique(index[index >= 0]):
         chosen = np.flatnonzero(index == expert)
         inputs = weighed[rows[chosen]]
-        activated[int(expert)] = chosen, _activated(spec, tensors, int(expert), inputs, found)
+        own = None if adapters is None else adapters[rows[chosen]]
+        activated[int(expert)] = chosen, _activated(spec, tensors, int(expert), inputs, found, own)
     rounded = [a for _, a in activated.values()] or [np.zeros((0, 1))]
     found = _find_scale(spec, "experts.w2", np.concatenate(rounded))
     for expert, (chosen, a) in activated.items():
-        y = _second(spec, tensors, expert, a, found)
+        own = None if adapters is None else adapters[rows[chosen]]
+        y = _second(spec, tensors, expert, a, found, own)
         if "expert" in spec.norms:
             y = _normalize(spec, tensors, "expert", round_to(y, spec.dtype))
         if not on_input and not in_slots:
@@ -352,6 +373,10 @@ def evaluate(
     # Rows that do not count are left out, not multiplied by zero.
     hidden = hidden[present]
     decision = decision.rows(np.flatnonzero(present))
+    adapters = None
+    if spec.lora is not None:
+        adapters = np.asarray(tensors["adapter_ids"][...])
+        adapters = (adapters if rows is None else adapters[rows])[present]
     with np.errstate(all="ignore"):
         x = hidden
         if spec.latent_size is not None:
@@ -361,6 +386,7 @@ def evaluate(
         share, factor = _shared_gate(spec, tensors, hidden)
         decision.weights = decision.weights * share
         total = _routed(spec, tensors, x, decision)
+        total = _routed(spec, tensors, x, decision, adapters)
         if spec.latent_size is not None:
             total = round_to(total, spec.dtype)
             if "latent_out" in spec.norms:

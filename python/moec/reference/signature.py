@@ -74,6 +74,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         if routing.select == "hash":
             shape = (routing.hash_vocab_size, k)
             tensors.append(Tensor("gate.hash_table", shape, "i32"))
+    if spec.lora is not None:
+        tensors.append(Tensor("adapter_ids", (), "i32", tokens=True))
     experts, width, size = spec.num_local_experts, spec.width, spec.intermediate_size
     rows = spec.first_rows(size)
     tensors += _matrix(spec, "experts.w13", (experts, rows, width))
@@ -102,6 +104,13 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         tensors.append(Tensor("latent.down", (spec.latent_size, hidden), dtype))
         tensors.append(Tensor("latent.up", (hidden, spec.latent_size), dtype))
     tensors += [Tensor(f"norms.{name}", (spec.width,), dtype) for name in spec.norms]
+    if spec.lora is not None:
+        adapters, rank, size = spec.lora.adapters, spec.lora.rank, spec.intermediate_size
+        pairs = {"gate": (width, size), "up": (width, size), "down": (size, width)}
+        for name, (columns, rows) in pairs.items():
+            if name != "gate" or spec.activation.gated:
+                tensors.append(Tensor(f"lora.{name}_a", (adapters, experts, rank, columns), dtype))
+                tensors.append(Tensor(f"lora.{name}_b", (adapters, experts, rows, rank), dtype))
     if spec.replicas is not None:
         shape = (spec.num_experts, spec.replicas.max_replicas)
         tensors.append(Tensor("replicas.physical_ids", shape, "i32"))

@@ -22,6 +22,7 @@ ORDERS = ("gate_up", "up_gate", "interleaved")
 #: Largest widths, numbers of experts and of tokens of a layer.
 MAX_WIDTH, MAX_EXPERTS, MAX_TOP_K = 1 << 20, 1 << 16, 1 << 10
 MAX_REPLICAS = 1 << 10
+MAX_RANK = 1 << 12
 MAX_TOKENS = MAX_VOCABULARY = 1 << 24
 #: The most experts that recorded or replayed ids can name.
 ID_LIMITS = {"int32": 1 << 31, "int16": 1 << 15, "uint8": 1 << 8}
@@ -79,6 +80,14 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Lora:
+    """Adapters of the routed experts."""
+
+    adapters: int
+    rank: int
+
+
+@dataclass(frozen=True)
 class Replicas:
     """Experts whose weights exist several times."""
 
@@ -117,6 +126,7 @@ class LayerSpec:
     latent_size: int | None = None
     #: By name: latent_in, expert, latent_out.
     norms: dict[str, Norm] = field(default_factory=dict)
+    lora: Lora | None = None
     gate_up_order: str = "gate_up"
     expert_bias: bool = False
     output_bias: bool = False
@@ -274,6 +284,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
         latent_size=fields.integer("latent_size"),
         norms=_parse_norms(fields.object("norms")),
+        lora=_parse_lora(fields.object("lora")),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
         expert_bias=fields.boolean("expert_bias"),
         output_bias=fields.boolean("output_bias"),
@@ -300,6 +311,14 @@ def _parse_norms(fields: Fields | None) -> dict[str, Norm]:
             own.finish()
     fields.finish()
     return norms
+
+
+def _parse_lora(fields: Fields | None) -> Lora | None:
+    if fields is None:
+        return None
+    lora = Lora(fields.integer("adapters", required=True), fields.integer("rank", required=True))
+    fields.finish()
+    return lora
 
 
 def _parse_ids(fields: Fields, field: str) -> str | None:
@@ -458,6 +477,8 @@ def _check_limits(spec: LayerSpec) -> None:
         ("top_k", spec.top_k, MAX_TOP_K),
         ("max_tokens", spec.max_tokens, MAX_TOKENS),
         ("routing.hash_vocab_size", routing.hash_vocab_size, MAX_VOCABULARY),
+        ("lora.adapters", spec.lora and spec.lora.adapters, MAX_EXPERTS),
+        ("lora.rank", spec.lora and spec.lora.rank, MAX_RANK),
     ):
         _require(value is None or value <= most, f"field '{field}' is {value}: at most {most}")
 
@@ -613,6 +634,7 @@ def _check_quantized_input(spec: LayerSpec) -> None:
         ("does not go with 'num_zero_experts'", spec.num_zero_experts == 0),
         ("does not go with 'expert_columns'", not spec.expert_columns),
         ("does not go with 'routing.weight_on_input'", not spec.routing.weight_on_input),
+        ("does not go with 'lora'", spec.lora is None),
     ):
         _require(holds, f"field 'quantized_input': {reason}")
 

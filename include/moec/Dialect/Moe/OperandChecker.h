@@ -65,6 +65,11 @@ private:
   mlir::Operation *op;
 };
 
+/// The name of an operand of a list in messages.
+inline std::string nameOf(llvm::StringRef list, size_t index) {
+  return (list + "[" + llvm::Twine(index) + "]").str();
+}
+
 /// Size of a dimension of a ranked tensor or a memref.
 int64_t getDim(mlir::Value value, unsigned index);
 mlir::Type getElementType(mlir::Value value);

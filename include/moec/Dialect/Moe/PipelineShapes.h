@@ -162,6 +162,23 @@ struct RmsNormOperands {
 llvm::LogicalResult verifyRmsNorm(mlir::Operation *op,
                                   const RmsNormOperands &o);
 
+/// `moe.lora_shrink`, `moe.lora_expand` and their tile ops.
+struct LoraOperands {
+  template <typename OpTy>
+  explicit LoraOperands(OpTy op)
+      : input(op.getInput()), offsets(op.getOffsets()), source(op.getSource()),
+        adapterIds(op.getAdapterIds()), matrices(op.getMatrices()),
+        topK(static_cast<int64_t>(op.getTopK())) {}
+
+  mlir::Value input, offsets, source, adapterIds;
+  mlir::ValueRange matrices;
+  int64_t topK;
+};
+llvm::LogicalResult verifyLoraShrink(mlir::Operation *op, const LoraOperands &o,
+                                     mlir::Value result, bool gathers);
+llvm::LogicalResult verifyLoraExpand(mlir::Operation *op, const LoraOperands &o,
+                                     mlir::ValueRange results);
+
 /// `moe.tensor_scale`, `tile.tensor_scale`.
 struct TensorScaleOperands {
   template <typename OpTy>

@@ -1,0 +1,50 @@
+//===- Slot.h - slots and their adapters on a GPU ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_SCHEDULES_LORA_SLOT_H
+#define MOEC_LIB_SCHEDULES_LORA_SLOT_H
+
+#include "KernelBuilder/ThreadEmitter.h"
+
+namespace moec::lora {
+
+/// A slot of a CTA: its row, token, the group of its expert and the adapter of
+/// its token. All threads hold it.
+struct Slot {
+  Index row, token, group, adapter;
+  /// Whether the token has an adapter.
+  Flag isAdapted;
+};
+
+/// What both phases read of a slot.
+class SlotTable {
+public:
+  template <typename OpT>
+  SlotTable(OpT op, ThreadEmitter &emitter)
+      : emitter(emitter), offsets(emitter.operand(op.getOffsets())),
+        source(emitter.operand(op.getSource())),
+        adapterIds(emitter.operand(op.getAdapterIds())),
+        adapters(
+            mlir::cast<mlir::MemRefType>(op.getMatrices().front().getType())
+                .getDimSize(0)) {}
+
+  /// Calls `body` if `row`, the same in all threads, is one of a slot.
+  void ifSlot(Index row, llvm::function_ref<void(const Slot &)> body);
+
+private:
+  /// The number of groups that end at `row` or before it; the loads of a warp
+  /// wait for no other.
+  Index findGroup(Index row);
+
+  ThreadEmitter &emitter;
+  mlir::Value offsets, source, adapterIds;
+  int64_t adapters;
+};
+
+} // namespace moec::lora
+
+#endif // MOEC_LIB_SCHEDULES_LORA_SLOT_H

@@ -1,0 +1,62 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Adapters of experts: rows without one, adapters of zeros, and quantized layers on the simulator."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import BASE, CASES
+from runs import TIMEOUT, binary
+from safetensors import safe_open
+from schedules import for_tokens
+
+from moec.reference import LayerSpec, generate, write_tensors
+
+TARGETS = {
+    "cpu": ("--target=cpu",),
+    "sm_80": ("--target=sm_80", "--device=sim"),
+    "sm_90a": ("--target=sm_90a", "--device=sim"),
+}
+QUANTIZED = [case for case in CASES if case.name in ("lora_fp8", "lora_int4", "lora_mxfp4")]
+TOKENS = 13
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("case", QUANTIZED, ids=lambda case: case.name)
+def test_quantized(case, target, runs):
+    run = runs.get(case, *TARGETS[target], *for_tokens(case))
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+def run_layer(folder: Path, model: dict, tensors: dict[str, np.ndarray], target: str) -> np.ndarray:
+    """The output, as bytes per row."""
+    (folder / "model.json").write_text(json.dumps(model))
+    write_tensors(folder / "in.safetensors", tensors)
+    command = [str(binary("moe-run")), str(folder / "model.json"), f"--tokens={TOKENS}", "--max-tokens=64",
+               f"--inputs={folder / 'in.safetensors'}", f"--outputs={folder / 'out.safetensors'}", *TARGETS[target]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with safe_open(str(folder / "out.safetensors"), framework="np") as file:
+        return np.ascontiguousarray(file.get_tensor("output")).view(np.uint8).reshape(TOKENS, -1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_without_an_adapter(target, tmp_path):
+    """The bits of rows without an adapter, or with one of zeros, are those of a layer without adapters, even beside
+    adapters of NaN; other rows change."""
+    plain = BASE | {"dtype": "bf16", "entry": "gate"}
+    model = plain | {"lora": {"adapters": 3, "rank": 8}}
+    tensors = generate(LayerSpec.from_json(model), TOKENS, 1)
+    ids = np.array([-1, 0, 1, 2, 3, 2**31 - 1, -(2**31), 1, 1, 0, -2, 1, -1], np.int32)
+    tensors["adapter_ids"] = ids
+    for name, tensor in tensors.items():
+        if name.startswith("lora."):
+            tensor[0] = 0
+            tensor[2] = np.nan
+    without = {name: tensor for name, tensor in tensors.items() if not name.startswith(("lora.", "adapter_ids"))}
+    same = (run_layer(tmp_path, model, tensors, target) == run_layer(tmp_path, plain, without, target)).all(axis=1)
+    assert same[(ids != 1) & (ids != 2)].all() and not same[(ids == 1) | (ids == 2)].any()
