@@ -159,10 +159,13 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     | `rows`, any number | `M x 1 x f32`, or `M x i8`: 1 if the byte is not 0 | `T x 1 x f32`, or `T x i8` |
     | `columns`, any number | `G x N` | `N` |
     | `elementwise`, any number | `M x C` | `T x C` |
+    | `shrunk` and `adapters`, of a `moe.lora_shrink`; both or none | `M x (number of b * r) x f32`, `M x 1 x i32` | absent |
+    | `b`, beside these: one, with a layout for gate and for up | `A x G x C x r` | absent |
     | `result` | `M x C` | `T x C` |
 
     `epilogue` is a scalar region. Its arguments, all f32, in this order: the accumulator (gate and up with a layout);
-    each row operand; each column operand (with a layout its gate value, then its up value); each elementwise operand.
+    each row operand; each column operand (with a layout its gate value, then its up value); each elementwise operand;
+    for each `b` the second half of a LoRA update, `sum_j shrunk[p, i * r + j] * b_i[adapters[p], g, n, j]`, 0 for -1.
     An empty region yields the accumulator; a layout or operands require a region. Operands are extended to f32 before
     the epilogue, and its result is rounded to nearest even to the element type of `result`: f32, bf16 or f16,
     independent of the input's type.
@@ -222,6 +225,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Variadic<Moe_RowTensor>:$row_operands,
     Variadic<Moe_DataTensor>:$column_operands,
     Variadic<Moe_DataTensor>:$elementwise_operands,
+    Optional<Moe_F32Tensor>:$shrunk, Optional<Moe_I32Tensor>:$adapters, Variadic<Moe_DataTensor>:$matrices,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
     OptionalAttr<Moe_StrategyAttr>:$strategy);
@@ -240,6 +244,9 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
+      | `shrunk` `(` $shrunk `:` type($shrunk) `)`
+      | `adapters` `(` $adapters `:` type($adapters) `)`
+      | `b` `(` $matrices `:` type($matrices) `)`
     )
     (`epilogue` custom<ScalarRegion>($epilogue)^)? attr-dict `->` type($result)
   }];
@@ -542,9 +549,11 @@ def Moe_LoraShrinkOp : Moe_Op<"lora_shrink", [Pure, Moe_NamedResult]> {
     the adapter `a = adapter_ids[t]`. With x row t of `input` (`gather`) or row p (without), matrix i of `a`,
     rank r and K columns:
 
-    `result[p, i * r + j] = sum_k x[k] * a_i[a, e, j, k]`, in f32; 0 if a is not one of `0 .. A - 1`.
+    `result[p, i * r + j] = sum_k x[k] * a_i[a, e, j, k]`, in f32.
 
-    The sum's order depends on K alone. The result is undefined from the last offset on.
+    The sum's order depends on K alone. `adapter[p]` is a, or -1 if a is not one of `0 .. A - 1`; the row of `result` is
+    0 then. Both are undefined from the last offset on. A gemm multiplies the result by the second matrices (`shrunk` of
+    `moe.grouped_matmul`).
 
     | operand, result | type |
     |---|---|
@@ -552,57 +561,22 @@ def Moe_LoraShrinkOp : Moe_Op<"lora_shrink", [Pure, Moe_NamedResult]> {
     | `a`, one or more | `A x G x r x K`, in the element type of `input` |
     | `offsets`, `source` | `(G + 1) x i32`, `M x i32`; `M` is at most `tokens * top_k` |
     | `adapter_ids` | `T x i32` |
-    | `result` | `M x (number of a * r) x f32` |
+    | `result`, `adapter` | `M x (number of a * r) x f32`, `M x 1 x i32` |
 
     ```mlir
-    %s = moe.lora_shrink gather %x a(%ga, %ua : tensor<4x128x16x2048xbf16>, tensor<4x128x16x2048xbf16>)
+    %s, %adapter = moe.lora_shrink gather %x a(%ga, %ua : tensor<4x128x16x2048xbf16>, tensor<4x128x16x2048xbf16>)
         offsets(%offsets : tensor<129xi32>) source(%source : tensor<?xi32>) adapter_ids(%ids : tensor<?xi32>)
-        {top_k = 8 : i64} : tensor<?x2048xbf16> -> tensor<?x32xf32>
+        {top_k = 8 : i64} : tensor<?x2048xbf16> -> tensor<?x32xf32>, tensor<?x1xi32>
     ```
   }];
   let arguments = (ins
     Moe_DataTensor:$input, Variadic<Moe_DataTensor>:$matrices, Moe_I32Tensor:$offsets, Moe_I32Tensor:$source,
     Moe_I32Tensor:$adapter_ids, UnitAttr:$gather, I64Attr:$top_k);
-  let results = (outs Moe_F32Tensor:$result);
+  let results = (outs Moe_F32Tensor:$result, Moe_I32Tensor:$adapter);
   let assemblyFormat = [{
     (`gather` $gather^)? $input `a` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
     `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
-    attr-dict `:` type($input) `->` type($result)
-  }];
-  let hasVerifier = 1;
-}
-
-def Moe_LoraExpandOp : Moe_Op<"lora_expand", [Pure, Moe_NamedResult]> {
-  let summary = "shrunk rows times the second matrices of their adapters";
-  let description = [{
-    The second half of a LoRA update: what a gemm adds to its sums as `elementwise` operands. With a and e as for
-    `moe.lora_shrink`, and row p of `input` in as many parts of r elements as there are matrices,
-
-    `result_i[p, n] = sum_j input[p, i * r + j] * b_i[a, e, n, j]`, in f32; 0 if a is not one of `0 .. A - 1`.
-
-    The caller has multiplied b by the adapter's scale (`alpha / r`). Results are undefined from the last offset on.
-
-    | operand, result | type |
-    |---|---|
-    | `input` | `M x (number of b * r) x f32` |
-    | `b`, one or more | `A x G x N x r` |
-    | `offsets`, `source`, `adapter_ids` | as for `moe.lora_shrink` |
-    | `results`, one for each `b` | `M x N x f32` |
-
-    ```mlir
-    %g, %u = moe.lora_expand %s b(%gb, %ub : tensor<4x128x768x16xbf16>, tensor<4x128x768x16xbf16>)
-        offsets(%offsets : tensor<129xi32>) source(%source : tensor<?xi32>) adapter_ids(%ids : tensor<?xi32>)
-        {top_k = 8 : i64} : tensor<?x32xf32> -> tensor<?x768xf32>, tensor<?x768xf32>
-    ```
-  }];
-  let arguments = (ins
-    Moe_F32Tensor:$input, Variadic<Moe_DataTensor>:$matrices, Moe_I32Tensor:$offsets, Moe_I32Tensor:$source,
-    Moe_I32Tensor:$adapter_ids, I64Attr:$top_k);
-  let results = (outs Variadic<Moe_F32Tensor>:$results);
-  let assemblyFormat = [{
-    $input `b` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
-    `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
-    attr-dict `:` type($input) `->` type($results)
+    attr-dict `:` type($input) `->` type($result) `,` type($adapter)
   }];
   let hasVerifier = 1;
 }

@@ -308,6 +308,8 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
+    Tile_OptF32In:$shrunk, Tile_OptI32In:$adapters,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
     Tile_OptF32In:$result_tensor_scale,
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
@@ -353,6 +355,9 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
+      | `shrunk` `(` $shrunk `:` type($shrunk) `)`
+      | `adapters` `(` $adapters `:` type($adapters) `)`
+      | `b` `(` $matrices `:` type($matrices) `)`
       | `result_tensor_scale` `(` $result_tensor_scale `:` type($result_tensor_scale) `)`
     )
     `outs` `(` $result `:` type($result) `)`
@@ -478,44 +483,18 @@ def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
     ```mlir
     tile.lora_shrink gather tokens(%tokens) ins(%x : memref<?x2048xbf16>) a(%a : memref<4x128x16x2048xbf16>)
         offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>) adapter_ids(%ids : memref<?xi32>)
-        outs(%s : memref<?x16xf32>) {top_k = 8 : i64}
+        outs(%s, %adapter : memref<?x16xf32>, memref<?x1xi32>) {top_k = 8 : i64}
     ```
   }];
   let arguments = (ins
     I64:$tokens, Tile_In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
-    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids, Tile_F32Out:$result, UnitAttr:$gather,
+    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids, Tile_F32Out:$result, Tile_I32Out:$adapter, UnitAttr:$gather,
     I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     (`gather` $gather^)? `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
     `a` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
     `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
-    `outs` `(` $result `:` type($result) `)` attr-dict
-  }];
-  let hasVerifier = 1;
-}
-
-def Tile_LoraExpandOp : Tile_Phase<"lora_expand", [AttrSizedOperandSegments]> {
-  let summary = "shrunk rows times the second matrices of their adapters";
-  let description = [{
-    The formula of `moe.lora_expand`, on memrefs of the same shapes, for rows up to the last offset, at most
-    `tokens * top_k`; rows from there on are not written.
-
-    ```mlir
-    tile.lora_expand tokens(%tokens) ins(%s : memref<?x16xf32>) b(%b : memref<4x128x768x16xbf16>)
-        offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>) adapter_ids(%ids : memref<?xi32>)
-        outs(%y : memref<?x768xf32>) {top_k = 8 : i64}
-    ```
-  }];
-  let arguments = (ins
-    I64:$tokens, Tile_F32In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
-    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids,
-    Arg<Variadic<MemRefOf<[F32]>>, "written", [MemWrite]>:$results,
-    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
-  let assemblyFormat = [{
-    `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
-    `b` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
-    `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
-    `outs` `(` $results `:` type($results) `)` attr-dict
+    `outs` `(` $result `,` $adapter `:` type($result) `,` type($adapter) `)` attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -76,6 +76,12 @@ Work getGemmWork(tile::GemmOp op, int64_t topK, int64_t tokens) {
                inputRows * getRowBytes(op.getInput());
   for (Value operand : op.getElementwiseOperands())
     work.bytes += share * rows * getRowBytes(operand);
+  if (op.getShrunk()) {
+    auto matrix = cast<MemRefType>(op.getMatrices().front().getType());
+    work.operations += 2 * rows * columns * double(matrix.getDimSize(3));
+    work.bytes += rows * getRowBytes(op.getShrunk()) +
+                  share * getAdapterBytes(op.getMatrices(), rows);
+  }
   if (op.getResultScale())
     work.bytes += rows * getRowBytes(op.getResultScale());
   if (op.getWeightScale()) {
@@ -123,15 +129,6 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     work.bytes = rows * getRowBytes(op.getInput()) +
                  slots * getRowBytes(op.getResult()) +
                  getAdapterBytes(op.getMatrices(), slots);
-  } else if (auto op = dyn_cast<tile::LoraExpandOp>(phase)) {
-    work.bytes = slots * getRowBytes(op.getInput()) +
-                 getAdapterBytes(op.getMatrices(), slots);
-    for (Value result : op.getResults()) {
-      work.operations += 2 * slots * double(getRowElements(result)) *
-                         double(getRowElements(op.getInput())) /
-                         double(op.getResults().size());
-      work.bytes += slots * getRowBytes(result);
-    }
   } else if (auto op = dyn_cast<tile::PlaceIdsOp>(phase)) {
     work.bytes = double(tokens) *
                  (getRowBytes(op.getIds()) + getRowBytes(op.getResult()));

@@ -155,11 +155,14 @@ class PooledLayer(LayerInWorkspace):
         out: torch.Tensor,
         workspace: Optional[torch.Tensor] = None,
         scale: Optional[torch.Tensor] = None,
+        adapter_ids: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Runs call() of a layer of entry "ids"."""
         inputs = {"topk_ids": topk_ids, "topk_weights": topk_weights}
         if scale is not None:
             inputs["hidden_states_scale"] = scale
+        if adapter_ids is not None:
+            inputs["adapter_ids"] = adapter_ids
         return self.call(as_bytes(hidden_states), inputs, out, workspace)
 
     def call(

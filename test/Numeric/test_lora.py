@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import BASE, CASES
+from cases import BASE, CASES, Case
 from runs import TIMEOUT, binary
 from safetensors import safe_open
 from schedules import for_tokens
@@ -28,6 +28,17 @@ TOKENS = 13
 @pytest.mark.parametrize("case", QUANTIZED, ids=lambda case: case.name)
 def test_quantized(case, target, runs):
     run = runs.get(case, *TARGETS[target], *for_tokens(case))
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+#: Positions of 4 and of 16 rows per CTA.
+@pytest.mark.parametrize("tokens", [150, 1030])
+def test_many_rows(tokens, runs):
+    """Windows with slots of several experts and adapters, and of none."""
+    sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": "bf16"}
+    case = Case(f"lora_many_{tokens}", BASE | sizes | {"lora": {"adapters": 2, "rank": 12}}, tokens)
+    run = runs.get(case, *TARGETS["sm_80"], *for_tokens(case))
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 

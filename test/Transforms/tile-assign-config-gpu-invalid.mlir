@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_shrink, gpu.lora_expand, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_tile, gpu.lora_shrink, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -42,26 +42,25 @@ tile.kernel @norm(%x: memref<?x12xf32>, %w: memref<12xf32>, %y: memref<?x12xf32>
 
 // -----
 
-tile.kernel @shrink(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
-    %i: memref<?xi32>, %y: memref<?x16xf32>, %t: i64) {
-  // expected-error@+1 {{vector_width = 3; give a divisor of 8}}
-  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x16x64xbf16>)
+tile.kernel @odd(%x: memref<?x12xbf16>, %a: memref<2x3x16x12xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x16xf32>, %z: memref<?x1xi32>, %t: i64) {
+  // expected-error@+1 {{rows of 12 elements are no multiples of 16 bytes; use gpu.lora_shrink}}
+  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x12xbf16>) a(%a : memref<2x3x16x12xbf16>)
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
-      outs(%y : memref<?x16xf32>)
-      {top_k = 2 : i64, config = #tile.gpu_lora_shrink<warps = 4, columns_per_warp = 1, vector_width = 3>}
+      outs(%y, %z : memref<?x16xf32>, memref<?x1xi32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_tile<warps = 4, column_tiles = 1>}
   tile.return
 }
 
 // -----
 
-tile.kernel @expand(%x: memref<?x24xf32>, %b: memref<2x3x64x24xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
-    %i: memref<?xi32>, %y: memref<?x64xf32>, %t: i64) {
-  // expected-error@+1 {{threads_per_column = 2; give a divisor of 32 and of the 3 vectors of a row of the matrix}}
-  tile.lora_expand tokens(%t) ins(%x : memref<?x24xf32>) b(%b : memref<2x3x64x24xbf16>)
+tile.kernel @shrink(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x16xf32>, %z: memref<?x1xi32>, %t: i64) {
+  // expected-error@+1 {{vector_width = 3; give a divisor of 8}}
+  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x16x64xbf16>)
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
-      outs(%y : memref<?x64xf32>)
-      {top_k = 2 : i64, config = #tile.gpu_lora_expand<threads = 128, columns_per_thread = 2, threads_per_column = 2,
-       vector_width = 8>}
+      outs(%y, %z : memref<?x16xf32>, memref<?x1xi32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_shrink<warps = 4, columns_per_warp = 1, vector_width = 3>}
   tile.return
 }
 

@@ -17,7 +17,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi
 // -----
 
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{has the schedule "sm90.gemm", which the target cpu does not have; there are cpu.gemm, cpu.top_k, cpu.sort_by_expert, cpu.row_map, cpu.rms_norm, cpu.lora_shrink, cpu.lora_expand, cpu.tensor_scale, cpu.quantize, cpu.gather_rows, cpu.gather_reduce}}
+  // expected-error @below {{has the schedule "sm90.gemm", which the target cpu does not have; there are cpu.gemm, cpu.top_k, cpu.sort_by_expert, cpu.row_map, cpu.rms_norm, cpu.lora_shrink, cpu.tensor_scale, cpu.quantize, cpu.gather_rows, cpu.gather_reduce}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.sm90_gemm<stages = 4>}
   tile.return
 }

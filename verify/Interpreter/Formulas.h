@@ -80,6 +80,9 @@ struct MatmulArguments {
   OptionalRef inputScale, weightScale, weightZeroPoint, weightGlobalScale;
   OptionalRef offsets, source, numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
+  /// Those of a LoRA update.
+  OptionalRef shrunk, adapters;
+  llvm::SmallVector<TensorRef> matrices;
   TensorRef result;
   /// Null for operands that are not quantized.
   moe::QuantAttr inputQuant, weightQuant;
@@ -121,17 +124,20 @@ struct RmsNormArguments {
 };
 moert::Status rmsNorm(RmsNormArguments arguments);
 
-/// moe.lora_shrink, moe.lora_expand and their tile ops.
-struct LoraArguments {
+/// moe.lora_shrink and tile.lora_shrink.
+struct LoraShrinkArguments {
   TensorRef input;
   llvm::SmallVector<TensorRef> matrices;
   TensorRef offsets, source, adapterIds;
   /// Whether rows of the input are those of tokens.
   bool gathers = false;
-  llvm::SmallVector<TensorRef> results;
+  TensorRef result, adapter;
 };
-moert::Status shrinkLora(const LoraArguments &arguments);
-moert::Status expandLora(const LoraArguments &arguments);
+moert::Status shrinkLora(const LoraShrinkArguments &arguments);
+
+/// Row n of an adapter's matrix for a group, times x.
+float multiplyAdapter(const TensorRef &matrix, int64_t adapter, int64_t group,
+                      int64_t n, llvm::ArrayRef<float> x);
 
 /// moe.place_ids and tile.place_ids.
 struct PlaceIdsArguments {

@@ -137,6 +137,9 @@ Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   arguments.rowOperands = all(op.getRowOperands());
   arguments.columnOperands = all(op.getColumnOperands());
   arguments.elementwiseOperands = all(op.getElementwiseOperands());
+  arguments.shrunk = maybe(op.getShrunk());
+  arguments.adapters = maybe(op.getAdapters());
+  arguments.matrices = all(op.getMatrices());
   arguments.result = result;
   arguments.inputQuant = op.getInputQuantAttr();
   arguments.weightQuant = op.getWeightQuantAttr();
@@ -175,21 +178,17 @@ Status Machine::runRmsNorm(OpT op, int64_t rows) {
 }
 
 template <typename OpT>
-Status Machine::runLora(OpT op, ValueRange results) {
-  LoraArguments arguments;
+Status Machine::runLoraShrink(OpT op) {
+  LoraShrinkArguments arguments;
   arguments.input = at(op.getInput());
   arguments.matrices = all(op.getMatrices());
   arguments.offsets = at(op.getOffsets());
   arguments.source = at(op.getSource());
   arguments.adapterIds = at(op.getAdapterIds());
-  arguments.results = all(results);
-  if constexpr (std::is_same_v<OpT, moe::LoraShrinkOp> ||
-                std::is_same_v<OpT, tile::LoraShrinkOp>) {
-    arguments.gathers = op.getGather();
-    return shrinkLora(arguments);
-  } else {
-    return expandLora(arguments);
-  }
+  arguments.gathers = op.getGather();
+  arguments.result = at(op.getResult());
+  arguments.adapter = at(op.getAdapter());
+  return shrinkLora(arguments);
 }
 
 template <typename OpT>
@@ -336,22 +335,14 @@ Status Machine::run(moe::GatherRowsOp op) {
 }
 
 Status Machine::run(moe::LoraShrinkOp op) {
+  int64_t positions = at(op.getSource()).shape[0];
   int64_t columns =
       cast<RankedTensorType>(op.getResult().getType()).getDimSize(1);
-  if (Status status =
-          allocate(op.getResult(), {at(op.getSource()).shape[0], columns});
-      !status)
+  if (Status status = allocate(op.getResult(), {positions, columns}); !status)
     return status;
-  return runLora(op, op.getResult());
-}
-
-Status Machine::run(moe::LoraExpandOp op) {
-  for (auto [result, matrix] : llvm::zip(op.getResults(), op.getMatrices()))
-    if (Status status = allocate(
-            result, {at(op.getSource()).shape[0], at(matrix).shape[2]});
-        !status)
-      return status;
-  return runLora(op, op.getResults());
+  if (Status status = allocate(op.getAdapter(), {positions, 1}); !status)
+    return status;
+  return runLoraShrink(op);
 }
 
 Status Machine::run(moe::PlaceIdsOp op) {
@@ -458,9 +449,9 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::RmsNormOp, moe::LoraShrinkOp, moe::LoraExpandOp,
-            moe::PlaceIdsOp, moe::GatherRowsOp, moe::TensorScaleOp,
-            moe::QuantizeOp, moe::PrepackOp, moe::UnpermuteOp>(
+            moe::RmsNormOp, moe::LoraShrinkOp, moe::PlaceIdsOp,
+            moe::GatherRowsOp, moe::TensorScaleOp, moe::QuantizeOp,
+            moe::PrepackOp, moe::UnpermuteOp>(
           [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(t, [&] { return runRoute(t, tokens); });
@@ -483,10 +474,7 @@ Status Machine::runOp(Operation &op) {
             t, [&] { return runRmsNorm(t, tokens * t.getTopK().value_or(1)); });
       })
       .Case([&](tile::LoraShrinkOp t) {
-        return onTile(t, [&] { return runLora(t, t.getResult()); });
-      })
-      .Case([&](tile::LoraExpandOp t) {
-        return onTile(t, [&] { return runLora(t, t.getResults()); });
+        return onTile(t, [&] { return runLoraShrink(t); });
       })
       .Case([&](tile::PlaceIdsOp t) {
         return onTile(t, [&] { return runPlaceIds(t, tokens, t.getResult()); });

@@ -57,7 +57,7 @@ private:
   template <typename OpT>
   moert::Status runRmsNorm(OpT op, int64_t rows);
   template <typename OpT>
-  moert::Status runLora(OpT op, mlir::ValueRange results);
+  moert::Status runLoraShrink(OpT op);
   template <typename OpT>
   moert::Status runPlaceIds(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>
@@ -77,7 +77,6 @@ private:
   moert::Status run(moe::RowMapOp op);
   moert::Status run(moe::RmsNormOp op);
   moert::Status run(moe::LoraShrinkOp op);
-  moert::Status run(moe::LoraExpandOp op);
   moert::Status run(moe::PlaceIdsOp op);
   moert::Status run(moe::TensorScaleOp op);
   moert::Status run(moe::PrepackOp op);

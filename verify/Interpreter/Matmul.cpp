@@ -119,7 +119,8 @@ Status Matmul::check() const {
   size_t perColumn = arguments.layout ? 2 : 1;
   size_t expected = perColumn * (1 + arguments.columnOperands.size()) +
                     arguments.rowOperands.size() +
-                    arguments.elementwiseOperands.size();
+                    arguments.elementwiseOperands.size() +
+                    arguments.matrices.size();
   if (!epilogue.isIdentity() && epilogue.numArguments() != expected)
     return invalidArgument(
         "the epilogue has " + std::to_string(epilogue.numArguments()) +
@@ -353,6 +354,16 @@ void Matmul::epilogueArguments(int64_t group, int64_t column,
           loadAt(operand, group * weightRows + weightRow(column, which)));
   for (const TensorRef &operand : arguments.elementwiseOperands)
     values.push_back(loadAt(operand, position * columns + column));
+  for (auto [i, matrix] : llvm::enumerate(arguments.matrices)) {
+    int64_t adapter = arguments.adapters->as<int32_t>()[position];
+    int64_t rank = matrix.shape[3], width = arguments.shrunk->rowSize();
+    std::vector<float> x(rank);
+    load(*arguments.shrunk, position * width + int64_t(i) * rank,
+         MutableArrayRef<float>(x));
+    values.push_back(adapter < 0
+                         ? 0.0F
+                         : multiplyAdapter(matrix, adapter, group, column, x));
+  }
 }
 
 Status Matmul::runGroup(int64_t group, int64_t begin, int64_t end) {
@@ -407,6 +418,9 @@ Status Matmul::run() {
     limit = std::min(limit, operand.shape[0]);
   for (const TensorRef &operand : arguments.elementwiseOperands)
     limit = std::min(limit, operand.shape[0]);
+  if (arguments.shrunk)
+    limit = std::min(
+        {limit, arguments.shrunk->shape[0], arguments.adapters->shape[0]});
   if (arguments.source)
     limit = std::min(limit, arguments.source->shape[0]);
   int64_t numGroups = arguments.weight.shape[0];

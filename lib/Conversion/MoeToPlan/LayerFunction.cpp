@@ -141,13 +141,13 @@ LogicalResult LayerFunction::checkOps() {
       return op.emitOpError(
           "cannot be converted to a plan as a whole; run moe-decompose first");
     if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, PrepackOp, PlaceIdsOp,
-             GatherRowsOp, RowMapOp, RmsNormOp, LoraShrinkOp, LoraExpandOp,
-             TensorScaleOp, QuantizeOp, UnpermuteOp, DispatchOp, CombineOp>(op))
+             GatherRowsOp, RowMapOp, RmsNormOp, LoraShrinkOp, TensorScaleOp,
+             QuantizeOp, UnpermuteOp, DispatchOp, CombineOp>(op))
       return op.emitOpError(
           "cannot be converted to a kernel; a layer's function holds only "
           "moe.route, moe.permute, moe.grouped_matmul, moe.prepack, "
           "moe.place_ids, moe.gather_rows, moe.row_map, moe.rms_norm, "
-          "moe.lora_shrink, moe.lora_expand, moe.tensor_scale, "
+          "moe.lora_shrink, moe.tensor_scale, "
           "moe.quantize, moe.unpermute, moe.dispatch and moe.combine");
     if (failed(checkMesh(op)))
       return failure();
@@ -232,10 +232,7 @@ void LayerFunction::inferRows(Operation &op) {
       .Case([&](RmsNormOp norm) { setRows(norm.getResult(), norm.getInput()); })
       .Case([&](LoraShrinkOp shrink) {
         setRows(shrink.getResult(), shrink.getSource());
-      })
-      .Case([&](LoraExpandOp expand) {
-        for (Value result : expand.getResults())
-          setRows(result, expand.getInput());
+        setRows(shrink.getAdapter(), shrink.getSource());
       })
       .Case([&](QuantizeOp quantize) {
         setRows(quantize.getQuantized(), quantize.getInput());

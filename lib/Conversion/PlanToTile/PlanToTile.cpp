@@ -111,15 +111,15 @@ private:
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
                   moe::PrepackOp, moe::PlaceIdsOp, moe::GatherRowsOp,
                   moe::RowMapOp, moe::RmsNormOp, moe::LoraShrinkOp,
-                  moe::LoraExpandOp, moe::TensorScaleOp, moe::QuantizeOp,
-                  moe::UnpermuteOp>([&](auto source) { return create(source); })
+                  moe::TensorScaleOp, moe::QuantizeOp, moe::UnpermuteOp>(
+                [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError(
           "has no phase at level tile; a plan.kernel holds only moe.route, "
           "moe.permute, moe.grouped_matmul, moe.prepack, moe.place_ids, "
           "moe.gather_rows, moe.row_map, moe.rms_norm, moe.lora_shrink, "
-          "moe.lora_expand, moe.tensor_scale, moe.quantize and "
+          "moe.tensor_scale, moe.quantize and "
           "moe.unpermute");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
@@ -165,6 +165,7 @@ private:
         /*signals=*/Value(), /*awaits=*/Value(), /*tileCounter=*/Value(),
         /*first_column=*/Value(), get(op.getRowOperands()),
         get(op.getColumnOperands()), get(op.getElementwiseOperands()),
+        get(op.getShrunk()), get(op.getAdapters()), get(op.getMatrices()),
         /*result_tensor_scale=*/Value(), get(op.getResult()),
         /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
         op.getWeightQuantAttr(), op.getStrategyAttr(),
@@ -221,14 +222,8 @@ private:
     return tile::LoraShrinkOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getMatrices()),
         get(op.getOffsets()), get(op.getSource()), get(op.getAdapterIds()),
-        get(op.getResult()), op.getGather(), op.getTopK(), tile::ConfigAttr());
-  }
-
-  Operation *create(moe::LoraExpandOp op) {
-    return tile::LoraExpandOp::create(
-        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getMatrices()),
-        get(op.getOffsets()), get(op.getSource()), get(op.getAdapterIds()),
-        get(op.getResults()), op.getTopK(), tile::ConfigAttr());
+        get(op.getResult()), get(op.getAdapter()), op.getGather(), op.getTopK(),
+        tile::ConfigAttr());
   }
 
   Operation *create(moe::TensorScaleOp op) {

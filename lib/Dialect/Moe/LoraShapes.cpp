@@ -1,4 +1,4 @@
-//===- LoraShapes.cpp - rules of ops on adapters ----------------*- C++ -*-===//
+//===- LoraShapes.cpp - rules of operands of adapters -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,81 +11,80 @@ using namespace mlir;
 
 namespace moec::moe {
 
-namespace {
-
-/// Names of the dimensions of a matrix.
-struct MatrixDims {
-  StringRef rows, columns;
-};
-
-} // namespace
-
-/// Verifies what both ops have, and that matrices agree in all dimensions.
-/// `expected` is that of the first one.
-static LogicalResult verifyMatrices(const OperandChecker &check,
-                                    const LoraOperands &o, StringRef list,
-                                    MatrixDims names) {
-  if (o.topK < 1)
-    return check.error("'top_k' is ") << o.topK << "; at least 1 is accepted";
-  if (o.matrices.empty())
-    return check.error("has no matrices; give at least one in '" + list + "'");
-  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})) ||
-      failed(check.checkShape("source", o.source, {positionsDim()})) ||
-      failed(check.checkShape("adapter_ids", o.adapterIds, {tokensDim()})))
-    return failure();
-  Dim groups{"groups", getDim(o.offsets, 0) - 1};
-  SmallVector<Dim> dims{{"adapters"}, groups, {names.rows}, {names.columns}};
-  for (auto [i, matrix] : llvm::enumerate(o.matrices)) {
+/// Verifies the matrices of the operand list `list`, which agree in type. Sizes
+/// that are not given are those of the first one.
+static LogicalResult verifyMatrices(const OperandChecker &check, StringRef list,
+                                    ValueRange matrices,
+                                    SmallVector<Dim> dims) {
+  for (auto [i, matrix] : llvm::enumerate(matrices)) {
     std::string name = nameOf(list, i);
     if (failed(check.checkShape(name, matrix, dims)))
       return failure();
     for (auto [d, dim] : llvm::enumerate(dims))
       dim.size = getDim(matrix, d);
     if (failed(check.checkElement(name, matrix,
-                                  getElementType(o.matrices.front()),
+                                  getElementType(matrices.front()),
                                   "like " + nameOf(list, 0))))
       return failure();
   }
   return success();
 }
 
-LogicalResult verifyLoraShrink(Operation *op, const LoraOperands &o,
-                               Value result, bool gathers) {
+LogicalResult verifyLoraShrink(Operation *op, const LoraShrinkOperands &o) {
   OperandChecker check(op);
-  if (failed(verifyMatrices(check, o, "a", {"rank", "width"})))
+  if (o.topK < 1)
+    return check.error("'top_k' is ") << o.topK << "; at least 1 is accepted";
+  if (o.matrices.empty())
+    return check.error("has no matrices; give at least one in 'a'");
+  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})) ||
+      failed(check.checkShape("source", o.source, {positionsDim()})) ||
+      failed(check.checkShape("adapter_ids", o.adapterIds, {tokensDim()})) ||
+      failed(verifyMatrices(check, "a", o.matrices,
+                            {{"adapters"},
+                             {"groups", getDim(o.offsets, 0) - 1},
+                             {"rank"},
+                             {"width"}})))
     return failure();
   Value first = o.matrices.front();
   Dim width{"width", getDim(first, 3)};
-  int64_t columns = getDim(first, 2) * int64_t(o.matrices.size());
+  Dim columns{"(matrices * rank)",
+              getDim(first, 2) * int64_t(o.matrices.size())};
+  Dim row = o.gathers ? tokensDim() : positionsDim();
   return failure(
-      failed(check.checkShape(
-          "input", o.input, {gathers ? tokensDim() : positionsDim(), width})) ||
+      failed(check.checkShape("input", o.input, {row, width})) ||
       failed(check.checkElement("input", o.input, getElementType(first),
                                 "like a[0]")) ||
-      failed(check.checkShape(
-          "result", result, {positionsDim(), {"(matrices * rank)", columns}})));
+      failed(check.checkShape("result", o.result, {positionsDim(), columns})) ||
+      failed(
+          check.checkShape("adapter", o.adapter, {positionsDim(), {"1", 1}})));
 }
 
-LogicalResult verifyLoraExpand(Operation *op, const LoraOperands &o,
-                               ValueRange results) {
+LogicalResult verifyLoraExpand(Operation *op, const MatmulOperands &o,
+                               int64_t groups, int64_t columns) {
   OperandChecker check(op);
-  if (failed(verifyMatrices(check, o, "b", {"columns", "rank"})))
-    return failure();
-  Value first = o.matrices.front();
-  int64_t columns = getDim(first, 3) * int64_t(o.matrices.size());
-  if (failed(check.checkShape(
-          "input", o.input, {positionsDim(), {"(matrices * rank)", columns}})))
-    return failure();
-  if (results.size() != o.matrices.size())
+  if (bool(o.shrunk) != bool(o.adapters) ||
+      bool(o.shrunk) == o.matrices.empty())
+    return check.error("takes 'shrunk', 'adapters' and 'b' together");
+  if (!o.shrunk)
+    return success();
+  if (groups == 0)
+    return check.error("takes 'shrunk' with 'offsets' only, whose groups have "
+                       "adapters");
+  size_t expected = o.isPaired() ? 2 : 1;
+  if (o.matrices.size() != expected)
     return check.error("has ")
-           << results.size() << " results, but " << o.matrices.size()
-           << " matrices; give as many results";
-  for (auto [i, result] : llvm::enumerate(results))
-    if (failed(
-            check.checkShape(nameOf("results", i), result,
-                             {positionsDim(), {"columns", getDim(first, 2)}})))
-      return failure();
-  return success();
+           << o.matrices.size() << " matrices in 'b'; give " << expected
+           << (o.isPaired() ? ", for gate and up" : "");
+  if (failed(verifyMatrices(
+          check, "b", o.matrices,
+          {{"adapters"}, {"groups", groups}, {"columns", columns}, {"rank"}})))
+    return failure();
+  Dim width{"(matrices * rank)",
+            getDim(o.matrices.front(), 3) * int64_t(expected)};
+  return failure(
+      failed(check.checkShape("shrunk", o.shrunk, {positionsDim(), width})) ||
+      failed(check.checkShape("adapters", o.adapters,
+                              {positionsDim(), {"1", 1}})));
 }
 
 } // namespace moec::moe

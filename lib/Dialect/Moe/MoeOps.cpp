@@ -38,9 +38,6 @@ void RmsNormOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 void LoraShrinkOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
-void LoraExpandOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultNames(*this, setName);
-}
 void GatherRowsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
@@ -182,11 +179,7 @@ LogicalResult RmsNormOp::verify() {
 }
 
 LogicalResult LoraShrinkOp::verify() {
-  return verifyLoraShrink(*this, LoraOperands(*this), getResult(), getGather());
-}
-
-LogicalResult LoraExpandOp::verify() {
-  return verifyLoraExpand(*this, LoraOperands(*this), getResults());
+  return verifyLoraShrink(*this, LoraShrinkOperands(*this));
 }
 
 LogicalResult TensorScaleOp::verify() {

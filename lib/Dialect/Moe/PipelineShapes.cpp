@@ -279,6 +279,8 @@ static SmallVector<std::string> getEpilogueArguments(const MatmulOperands &o) {
     add(nameOf("columns", i));
   for (size_t i = 0; i < o.elementwise.size(); ++i)
     names.push_back(nameOf("elementwise", i));
+  for (size_t i = 0; i < o.matrices.size(); ++i)
+    names.push_back(nameOf("b", i));
   return names;
 }
 
@@ -290,9 +292,10 @@ static LogicalResult verifyEpilogue(const OperandChecker &check, Operation *op,
   if (o.isPaired())
     return check.error("has a 'layout', hence two accumulators; add an "
                        "epilogue that combines them into one value");
-  if (!o.rows.empty() || !o.columns.empty() || !o.elementwise.empty())
-    return check.error("has operands 'rows', 'columns' or 'elementwise', but "
-                       "no epilogue that reads them; add one");
+  if (!o.rows.empty() || !o.columns.empty() || !o.elementwise.empty() ||
+      !o.matrices.empty())
+    return check.error("has operands 'rows', 'columns', 'elementwise' or 'b', "
+                       "but no epilogue that reads them; add one");
   return success();
 }
 
@@ -483,6 +486,9 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
     if (failed(check.checkShape(nameOf("elementwise", i), value,
                                 {row, resultColumns})))
       return failure();
+  if (failed(verifyLoraExpand(op, o, isGrouped ? group.front().size : 0,
+                              resultColumns.size)))
+    return failure();
   return verifyEpilogue(check, op, o);
 }
 

@@ -120,9 +120,9 @@ static LogicalResult verifySignature(KernelOp kernel) {
 /// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, SortByExpertOp, GemmOp, PrepackOp, PlaceIdsOp,
-           RowMapOp, RmsNormOp, LoraShrinkOp, LoraExpandOp, TensorScaleOp,
-           QuantizeOp, GatherRowsOp, GatherReduceOp, ExchangeOp, RouteRowsOp,
-           PackRowsOp, SumPackedRowsOp>(op))
+           RowMapOp, RmsNormOp, LoraShrinkOp, TensorScaleOp, QuantizeOp,
+           GatherRowsOp, GatherReduceOp, ExchangeOp, RouteRowsOp, PackRowsOp,
+           SumPackedRowsOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -451,17 +451,9 @@ LogicalResult RmsNormOp::verify() {
 }
 
 LogicalResult LoraShrinkOp::verify() {
-  if (failed(moe::verifyLoraShrink(*this, moe::LoraOperands(*this), getResult(),
-                                   getGather())))
+  if (failed(moe::verifyLoraShrink(*this, moe::LoraShrinkOperands(*this))))
     return failure();
-  return verifySeparate(*this, getResult());
-}
-
-LogicalResult LoraExpandOp::verify() {
-  if (failed(
-          moe::verifyLoraExpand(*this, moe::LoraOperands(*this), getResults())))
-    return failure();
-  return verifySeparate(*this, getResults());
+  return verifySeparate(*this, {getResult(), getAdapter()});
 }
 
 LogicalResult TensorScaleOp::verify() {

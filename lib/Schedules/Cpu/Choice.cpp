@@ -243,9 +243,9 @@ moert::Expr gemmGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
 int64_t getRowsPerCta(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuRmsNormAttr,
-            tile::CpuLoraShrinkAttr, tile::CpuLoraExpandAttr,
-            tile::CpuQuantizeAttr, tile::CpuPlaceIdsAttr,
-            tile::CpuGatherRowsAttr, tile::CpuGatherReduceAttr>(
+            tile::CpuLoraShrinkAttr, tile::CpuQuantizeAttr,
+            tile::CpuPlaceIdsAttr, tile::CpuGatherRowsAttr,
+            tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getRowsPerCta(); });
 }
 
@@ -253,8 +253,8 @@ int64_t getRowsPerCta(tile::ConfigAttr attr) {
 int64_t getLanes(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuRmsNormAttr,
-            tile::CpuLoraShrinkAttr, tile::CpuLoraExpandAttr,
-            tile::CpuQuantizeAttr, tile::CpuGatherReduceAttr>(
+            tile::CpuLoraShrinkAttr, tile::CpuQuantizeAttr,
+            tile::CpuGatherReduceAttr>(
           [](auto config) { return config.getLanes(); });
 }
 
@@ -315,10 +315,6 @@ tile::ConfigAttr chooseLoraShrink(Operation *op, const Target &target) {
   return tile::CpuLoraShrinkAttr::get(op->getContext(), target.lanes, 1);
 }
 
-tile::ConfigAttr chooseLoraExpand(Operation *op, const Target &target) {
-  return tile::CpuLoraExpandAttr::get(op->getContext(), target.lanes, 1);
-}
-
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &target) {
   return tile::CpuQuantizeAttr::get(op->getContext(), target.lanes, 4);
 }
@@ -349,9 +345,10 @@ moert::Expr rmsNormGrid(Operation *op, tile::ConfigAttr config,
                         getRowsPerCta(config));
 }
 
-template <typename OpT>
-moert::Expr loraGrid(Operation *op, tile::ConfigAttr config, const Target &) {
-  return positionBlocks(cast<OpT>(op).getTopK(), getRowsPerCta(config));
+moert::Expr loraShrinkGrid(Operation *op, tile::ConfigAttr config,
+                           const Target &) {
+  return positionBlocks(cast<tile::LoraShrinkOp>(op).getTopK(),
+                        getRowsPerCta(config));
 }
 
 moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
@@ -450,13 +447,8 @@ struct RmsNormSchedule final
 };
 
 struct LoraShrinkSchedule final
-    : ScheduleOf<rowsIllegal, chooseLoraShrink, loraGrid<tile::LoraShrinkOp>> {
+    : ScheduleOf<rowsIllegal, chooseLoraShrink, loraShrinkGrid> {
   LoraShrinkSchedule() : ScheduleOf("cpu.lora_shrink", "tile.lora_shrink") {}
-};
-
-struct LoraExpandSchedule final
-    : ScheduleOf<rowsIllegal, chooseLoraExpand, loraGrid<tile::LoraExpandOp>> {
-  LoraExpandSchedule() : ScheduleOf("cpu.lora_expand", "tile.lora_expand") {}
 };
 
 struct QuantizeSchedule final
@@ -493,9 +485,6 @@ const Schedule &moec::getCpuRmsNormSchedule() {
 }
 const Schedule &moec::getCpuLoraShrinkSchedule() {
   return getOnly<LoraShrinkSchedule>();
-}
-const Schedule &moec::getCpuLoraExpandSchedule() {
-  return getOnly<LoraExpandSchedule>();
 }
 const Schedule &moec::getCpuTensorScaleSchedule() {
   return getOnly<TensorScaleSchedule>();

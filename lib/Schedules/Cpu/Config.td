@@ -55,10 +55,6 @@ def Tile_CpuLoraShrinkAttr : Tile_Config<"cpu", "lora_shrink", "CpuLoraShrink", 
   let summary = "config of cpu.lora_shrink";
 }
 
-def Tile_CpuLoraExpandAttr : Tile_Config<"cpu", "lora_expand", "CpuLoraExpand", [Tile_Lanes, Tile_RowsPerCta]> {
-  let summary = "config of cpu.lora_expand";
-}
-
 def Tile_CpuTensorScaleAttr : Tile_Config<"cpu", "tensor_scale", "CpuTensorScale", [Tile_Lanes]> {
   let summary = "config of cpu.tensor_scale, which runs in one CTA";
 }

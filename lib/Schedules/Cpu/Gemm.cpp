@@ -18,6 +18,7 @@
 #include "AmxTiles.h"
 #include "GemmTile.h"
 #include "Instructions.h"
+#include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/GemmOperands.h"
 #include "ScaledBlocks.h"
 #include "Shape.h"
@@ -160,6 +161,7 @@ private:
   void emitTile(Index firstRow, Index row, int64_t rows, Index column);
   void storeSums(F32 quad, Index row, int64_t weightRow, Index column);
   void emitEpilogue(Index firstRow, Index count);
+  Value loadUpdates(int64_t number, Index row, Index column);
   SmallVector<Value> loadColumnOperand(Value operand, Index column, Flag mask);
 
   GemmTile::Indices getLeading(Index last);
@@ -177,6 +179,8 @@ private:
   std::optional<AmxTiles> tiles;
   /// `weightsPerColumn x rows x columns` of f32.
   Value sums;
+  /// What adapters add to a vector of columns; null without them.
+  Value updates;
   /// Null for a dense gemm.
   Index group;
   RowRange nTile;
@@ -187,6 +191,8 @@ LogicalResult Gemm::emit() {
   sums = emitter.scratch(
       {shape.weightsPerColumn, shape.rows, shape.getScratchColumns()},
       b.getF32Type());
+  if (op.getShrunk())
+    updates = emitter.scratch({shape.lanes}, b.getF32Type());
   Index major = emitter.cta() / shape.getNTiles();
   Index minor = emitter.cta() % shape.getNTiles();
   nTile.begin = minor * shape.nTile;
@@ -436,6 +442,19 @@ SmallVector<Value> Gemm::loadColumnOperand(Value operand, Index column,
           vector::ShuffleOp::create(b, pairs, pairs, odd)};
 }
 
+/// What matrix `number` of the adapters adds to `lanes` columns; columns past
+/// the last one repeat it.
+Value Gemm::loadUpdates(int64_t number, Index row, Index column) {
+  emitter.loop(emitter.index(0), emitter.index(shape.lanes), 1,
+               [&](Index lane) {
+                 Index own = min(column + lane, shape.columns - 1);
+                 emitter.storeF32(
+                     loadAdapterUpdate(emitter, op, number, group, row, own),
+                     updates, lane);
+               });
+  return emitter.loadVector(updates, emitter.index(0), shape.lanes);
+}
+
 void Gemm::emitEpilogue(Index firstRow, Index count) {
   int64_t lanes = shape.lanes;
   emitter.loop(emitter.index(0), count, 1, [&](Index row) {
@@ -458,6 +477,8 @@ void Gemm::emitEpilogue(Index firstRow, Index count) {
       for (Value operand : op.getElementwiseOperands())
         args.push_back(emitter.loadVector(emitter.operand(operand),
                                           {position, column}, lanes, mask));
+      for (size_t i = 0; i < op.getMatrices().size(); ++i)
+        args.push_back(loadUpdates(int64_t(i), position, column));
       FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
       if (failed(value))
         status = failure();

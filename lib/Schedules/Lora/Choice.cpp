@@ -1,4 +1,4 @@
-//===- Choice.cpp - choice of gpu.lora_shrink and gpu.lora_expand *- C++
+//===- Choice.cpp - choice of gpu.lora_shrink ----------------- *- C++
 //-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
@@ -23,10 +23,6 @@ std::string lanesIllegal(int64_t lanes, const LoraShape &shape) {
   return "vector_width = " + number(lanes) + "; give a divisor of " +
          number(shape.maxLanes);
 }
-
-//===----------------------------------------------------------------------===//
-// gpu.lora_shrink
-//===----------------------------------------------------------------------===//
 
 std::string shrinkIllegal(Operation *op, tile::ConfigAttr attr,
                           const Target &) {
@@ -55,7 +51,7 @@ moert::Expr shrinkGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
   LoraShape shape(shrink);
   return positionBlocks(shrink.getTopK(), 1) *
          moert::Expr(shape.matrices *
-                     shape.getShrinkTiles(cast<tile::GpuLoraShrinkAttr>(attr)));
+                     shape.getTiles(cast<tile::GpuLoraShrinkAttr>(attr)));
 }
 
 int64_t shrinkBlock(Operation *, tile::ConfigAttr config) {
@@ -68,66 +64,67 @@ struct ShrinkSchedule final
 };
 
 //===----------------------------------------------------------------------===//
-// gpu.lora_expand
+// gpu.lora_tile
 //===----------------------------------------------------------------------===//
 
-std::string expandIllegal(Operation *op, tile::ConfigAttr attr,
-                          const Target &) {
-  constexpr int64_t maxThreads = 1024, maxColumns = 8;
-  auto config = cast<tile::GpuLoraExpandAttr>(attr);
-  LoraShape shape(cast<tile::LoraExpandOp>(op));
-  if (std::string reason = lanesIllegal(config.getVectorWidth(), shape);
-      !reason.empty())
-    return reason;
-  int64_t threads = config.getThreads();
-  if (threads < 1 || threads % kWarp || threads > maxThreads)
-    return "threads = " + number(threads) + "; give a multiple of " +
-           number(kWarp) + " up to " + number(maxThreads);
-  if (config.getColumnsPerThread() < 1 ||
-      config.getColumnsPerThread() > maxColumns)
-    return "columns_per_thread = " + number(config.getColumnsPerThread()) +
-           "; give 1 to " + number(maxColumns);
-  int64_t shared = config.getThreadsPerColumn();
-  if (shared < 1 || kWarp % shared ||
-      shape.rank / config.getVectorWidth() % shared)
-    return "threads_per_column = " + number(shared) + "; give a divisor of " +
-           number(kWarp) + " and of the " +
-           number(shape.rank / config.getVectorWidth()) +
-           " vectors of a row of the matrix";
+constexpr int64_t kTileColumns = 8;
+
+std::string tileIllegal(Operation *op, tile::ConfigAttr attr, const Target &) {
+  constexpr int64_t maxWarps = 16, maxTiles = 4;
+  auto config = cast<tile::GpuLoraTileAttr>(attr);
+  auto shrink = cast<tile::LoraShrinkOp>(op);
+  if (getElementTypeOrSelf(shrink.getInput()).getIntOrFloatBitWidth() != 16)
+    return "tensor cores multiply bf16 and f16; use gpu.lora_shrink";
+  if (LoraShape shape(shrink); shape.width % kTileColumns)
+    return "rows of " + number(shape.width) +
+           " elements are no multiples of 16 bytes; use gpu.lora_shrink";
+  if (config.getWarps() < 1 || config.getWarps() > maxWarps)
+    return "warps = " + number(config.getWarps()) + "; give 1 to " +
+           number(maxWarps);
+  if (config.getColumnTiles() < 1 || config.getColumnTiles() > maxTiles)
+    return "column_tiles = " + number(config.getColumnTiles()) +
+           "; give 1 to " + number(maxTiles);
   return {};
 }
 
-tile::ConfigAttr chooseExpand(Operation *op, const Target &) {
-  constexpr int64_t threads = 128, columns = 2, mostShared = 8;
-  LoraShape shape(cast<tile::LoraExpandOp>(op));
-  int64_t vectors = shape.rank / shape.maxLanes;
-  return tile::GpuLoraExpandAttr::get(
-      op->getContext(), threads, columns,
-      std::min<int64_t>(mostShared, vectors & -vectors), shape.maxLanes);
+tile::ConfigAttr chooseTile(Operation *op, const Target &) {
+  constexpr int64_t warps = 8, tiles = 2, block = 32;
+  LoraShape shape(cast<tile::LoraShrinkOp>(op));
+  return tile::GpuLoraTileAttr::get(
+      op->getContext(),
+      std::min<int64_t>(warps, llvm::divideCeil(shape.width, block)),
+      std::min<int64_t>(tiles, llvm::divideCeil(shape.rank, kTileColumns)));
 }
 
-moert::Expr expandGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
-  auto expand = cast<tile::LoraExpandOp>(op);
-  LoraShape shape(expand);
-  return positionBlocks(expand.getTopK(), 1) *
+moert::Expr tileGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
+  auto config = cast<tile::GpuLoraTileAttr>(attr);
+  auto shrink = cast<tile::LoraShrinkOp>(op);
+  LoraShape shape(shrink);
+  moert::Expr windows = positionBlocks(shrink.getTopK(), LoraShape::kTileRows);
+  for (const LoraShape::Window &window : LoraShape::kWindows)
+    windows = moert::Expr::max(
+        windows, moert::Expr::min(positionBlocks(shrink.getTopK(), window.rows),
+                                  window.positions / window.rows));
+  return windows *
          moert::Expr(shape.matrices *
-                     shape.getExpandTiles(cast<tile::GpuLoraExpandAttr>(attr)));
+                     llvm::divideCeil(shape.rank,
+                                      kTileColumns * config.getColumnTiles()));
 }
 
-int64_t expandBlock(Operation *, tile::ConfigAttr config) {
-  return cast<tile::GpuLoraExpandAttr>(config).getThreads();
+int64_t tileBlock(Operation *, tile::ConfigAttr config) {
+  return cast<tile::GpuLoraTileAttr>(config).getWarps() * kWarp;
 }
 
-struct ExpandSchedule final
-    : ScheduleOf<expandIllegal, chooseExpand, expandGrid, expandBlock> {
-  ExpandSchedule() : ScheduleOf("gpu.lora_expand", "tile.lora_expand") {}
+struct TileSchedule final
+    : ScheduleOf<tileIllegal, chooseTile, tileGrid, tileBlock> {
+  TileSchedule() : ScheduleOf("gpu.lora_tile", "tile.lora_shrink") {}
 };
 
 } // namespace
 
+const Schedule &moec::getGpuLoraTileSchedule() {
+  return getOnly<TileSchedule>();
+}
 const Schedule &moec::getGpuLoraShrinkSchedule() {
   return getOnly<ShrinkSchedule>();
-}
-const Schedule &moec::getGpuLoraExpandSchedule() {
-  return getOnly<ExpandSchedule>();
 }

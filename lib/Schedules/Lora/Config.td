@@ -1,4 +1,4 @@
-//===- Config.td - configs of gpu.lora_shrink, gpu.lora_expand *- tablegen -*-===//
+//===- Config.td - configs of the schedules of adapters -----*- tablegen -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,11 +16,10 @@ def Tile_GpuLoraShrinkAttr : Tile_Config<"gpu", "lora_shrink", "GpuLoraShrink", 
   let summary = "config of gpu.lora_shrink";
 }
 
-def Tile_GpuLoraExpandAttr : Tile_Config<"gpu", "lora_expand", "GpuLoraExpand", [
-    Tile_Threads, Tile_Number<"columns_per_thread", "columns that a thread, or those that share a column, compute">,
-    Tile_Number<"threads_per_column", "neighbouring threads that share a column, a power of two up to 32">,
-    Tile_VectorWidth]> {
-  let summary = "config of gpu.lora_expand";
+def Tile_GpuLoraTileAttr : Tile_Config<"gpu", "lora_tile", "GpuLoraTile", [
+    Tile_Number<"warps", "warps of a CTA, which share the width of the rows">,
+    Tile_Number<"column_tiles", "tiles of 8 columns that a CTA computes">]> {
+  let summary = "config of gpu.lora_tile";
 }
 
 #endif

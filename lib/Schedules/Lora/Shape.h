@@ -14,39 +14,38 @@
 
 namespace moec::lora {
 
-/// Sizes that the choice and the code of both schedules share.
+/// Sizes that the choice and the code share.
 struct LoraShape {
   explicit LoraShape(tile::LoraShrinkOp op)
-      : LoraShape(op.getMatrices(), /*rankDimension=*/2) {}
-  explicit LoraShape(tile::LoraExpandOp op)
-      : LoraShape(op.getMatrices(), /*rankDimension=*/3) {}
+      : matrices(int64_t(op.getMatrices().size())) {
+    constexpr int64_t bits = 128;
+    auto type =
+        mlir::cast<mlir::MemRefType>(op.getMatrices().front().getType());
+    adapters = type.getDimSize(0);
+    rank = type.getDimSize(2);
+    width = type.getDimSize(3);
+    maxLanes =
+        std::min<int64_t>(bits / type.getElementTypeBitWidth(), width & -width);
+  }
 
   /// CTAs for the columns of one matrix.
-  int64_t getShrinkTiles(tile::GpuLoraShrinkAttr config) const {
+  int64_t getTiles(tile::GpuLoraShrinkAttr config) const {
     return llvm::divideCeil(rank,
                             config.getWarps() * config.getColumnsPerWarp());
   }
-  int64_t getExpandTiles(tile::GpuLoraExpandAttr config) const {
-    return llvm::divideCeil(width, config.getThreads() *
-                                       config.getColumnsPerThread() /
-                                       config.getThreadsPerColumn());
-  }
 
-  int64_t matrices, rank, width;
+  /// Rows of a product of tensor cores.
+  static constexpr int64_t kTileRows = 16;
+  /// Up to so many positions, a CTA of gpu.lora_tile has so many of them: many
+  /// CTAs for few, and matrices read by few CTAs for many.
+  struct Window {
+    int64_t positions, rows;
+  };
+  static constexpr Window kWindows[] = {{256, 1}, {2048, 4}};
+
+  int64_t matrices, adapters, rank, width;
   /// The most elements of a row of a matrix that a thread may load at once.
   int64_t maxLanes;
-
-private:
-  LoraShape(mlir::ValueRange operands, unsigned rankDimension)
-      : matrices(int64_t(operands.size())) {
-    auto type = mlir::cast<mlir::MemRefType>(operands.front().getType());
-    rank = type.getDimSize(rankDimension);
-    width = type.getDimSize(5 - rankDimension);
-    constexpr int64_t bits = 128;
-    int64_t row = type.getDimSize(3);
-    maxLanes =
-        std::min<int64_t>(bits / type.getElementTypeBitWidth(), row & -row);
-  }
 };
 
 } // namespace moec::lora

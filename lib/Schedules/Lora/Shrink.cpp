@@ -94,7 +94,7 @@ void GpuLoraShrink::emitColumns(Value matrix, int64_t number, const Slot &slot,
         [&] { return sums; });
   }
   for (auto [i, vector] : llvm::enumerate(sums)) {
-    F32 sum = lanes > 1 ? emitter.sum(vector) : vector;
+    F32 sum = emitter.sum(vector);
     for (int64_t mask = 1; mask < kWarp; mask *= 2)
       sum = sum + emitter.shuffleXor(sum, mask);
     Index column = first + int64_t(i);
@@ -105,7 +105,7 @@ void GpuLoraShrink::emitColumns(Value matrix, int64_t number, const Slot &slot,
 }
 
 void GpuLoraShrink::emit() {
-  int64_t tiles = shape.getShrinkTiles(config);
+  int64_t tiles = shape.getTiles(config);
   int64_t perRow = tiles * shape.matrices;
   Index row = emitter.cta() / perRow, rest = emitter.cta() % perRow;
   Index number = rest / tiles;
@@ -113,6 +113,11 @@ void GpuLoraShrink::emit() {
       (rest % tiles * config.getWarps() + emitter.toIndex(emitter.warp())) *
       config.getColumnsPerWarp();
   SlotTable(op, emitter).ifSlot(row, [&](const Slot &slot) {
+    emitter.ifThen((emitter.thread() == 0) & (rest == 0), [&] {
+      emitter.storeI32(select(slot.isAdapted, slot.adapter.toI32(), -1),
+                       emitter.operand(op.getAdapter()),
+                       {slot.row, emitter.index(0)});
+    });
     emitter.ifThen(
         slot.isAdapted,
         [&] {

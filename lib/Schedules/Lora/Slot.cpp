@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::lora;
 
-Index SlotTable::findGroup(Index row) {
+Index lora::findGroupByLanes(ThreadEmitter &emitter, Value offsets, Index row) {
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
   I32 position = emitter.toI32(row), ended = emitter.i32(0);
   for (int64_t first = 1; first <= groups; first += kWarp) {
@@ -31,7 +31,7 @@ void SlotTable::ifSlot(Index row, function_ref<void(const Slot &)> body) {
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
   Slot slot;
   slot.row = row;
-  slot.group = findGroup(row);
+  slot.group = findGroupByLanes(emitter, offsets, row);
   Index rows = emitter.loadIndex(offsets, emitter.index(groups));
   emitter.ifThen(row < rows, [&] {
     slot.token = emitter.loadIndex(source, row);

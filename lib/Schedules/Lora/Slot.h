@@ -20,7 +20,11 @@ struct Slot {
   Flag isAdapted;
 };
 
-/// What both phases read of a slot.
+/// The number of groups that end at `row` or before it, which all lanes of a
+/// warp give: their loads wait for no other.
+Index findGroupByLanes(ThreadEmitter &emitter, mlir::Value offsets, Index row);
+
+/// What a phase reads of a slot.
 class SlotTable {
 public:
   template <typename OpT>
@@ -36,10 +40,6 @@ public:
   void ifSlot(Index row, llvm::function_ref<void(const Slot &)> body);
 
 private:
-  /// The number of groups that end at `row` or before it; the loads of a warp
-  /// wait for no other.
-  Index findGroup(Index row);
-
   ThreadEmitter &emitter;
   mlir::Value offsets, source, adapterIds;
   int64_t adapters;

@@ -9,6 +9,7 @@
 // rows at a time; the lanes of a warp store adjacent columns of a row.
 
 #include "Kernel.h"
+#include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/GemmOperands.h"
 
 using namespace mlir;
@@ -75,6 +76,10 @@ Value Epilogue::emitRegion(ArrayRef<F32> sums, Index row,
   for (Value operand : op.getElementwiseOperands())
     args.push_back(
         emitter.loadF32(emitter.operand(operand), {row, column.number}));
+  for (size_t i = 0; i < op.getMatrices().size(); ++i)
+    args.push_back(loadAdapterUpdate(emitter, op, int64_t(i),
+                                     gemm.getLeading(column.number).front(),
+                                     row, column.number));
   FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
   if (succeeded(value))
     return *value;

@@ -10,6 +10,7 @@
 // thread; `lanes` divides the number of columns, so that no thread has a
 // partial vector.
 
+#include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/GemmOperands.h"
 #include "Products.h"
 #include "Schedules/Interface/Emit.h"
@@ -205,6 +206,13 @@ Value Sm80Gemm::emitEpilogue(ArrayRef<F32> sums, Index row, Index column) {
   for (Value operand : op.getElementwiseOperands())
     args.push_back(emitter.loadVector(emitter.operand(operand), {row, column},
                                       shape.lanes));
+  for (size_t i = 0; i < op.getMatrices().size(); ++i) {
+    SmallVector<F32> updates;
+    for (int64_t lane = 0; lane < shape.lanes; ++lane)
+      updates.push_back(loadAdapterUpdate(emitter, op, int64_t(i), group, row,
+                                          column + lane));
+    args.push_back(emitter.makeVector(ArrayRef(updates)));
+  }
   FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
   if (succeeded(value))
     return *value;

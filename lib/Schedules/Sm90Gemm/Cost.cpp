@@ -36,6 +36,13 @@ int64_t sm90::estimateEpilogue(tile::GemmOp op) {
   int64_t lines = store + element * op.getElementwiseOperands().size() +
                   perRowOrColumn * (op.getRowOperands().size() +
                                     op.getColumnOperands().size());
+  // A product and a conversion per element of the rank, and loads of eight.
+  constexpr int64_t perUpdate = 12, perEight = 20;
+  for (Value matrix : op.getMatrices())
+    lines +=
+        perUpdate +
+        perEight * llvm::divideCeil(
+                       cast<MemRefType>(matrix.getType()).getDimSize(3), 8);
   // Scales of whole rows are operands per row and column, too.
   ScaleTimes scales(op);
   for (ScaleTime time : {scales.input, scales.weight})

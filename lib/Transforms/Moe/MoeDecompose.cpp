@@ -36,6 +36,8 @@ struct EpilogueArgs {
   /// For each column operand, one value per accumulator.
   ValueRange columns;
   ValueRange elementwise;
+  /// What adapters add: one value per accumulator, or none.
+  ValueRange updates;
 };
 
 using EpilogueBuilder =
@@ -56,6 +58,9 @@ struct Product {
   QuantAttr inputQuant, weightQuant;
   Value offsets, source, numValidTokens;
   SmallVector<Value, 1> rows, columns, elementwise;
+  /// Operands of a LoRA update.
+  Value shrunk, adapters;
+  SmallVector<Value, 2> matrices;
   WeightLayoutAttr layout;
 };
 
@@ -138,9 +143,8 @@ private:
   Value normalize(Value input, Value weight, NormAttr norm, StringRef name,
                   bool slots = false);
   void makeExpertInput();
-  SmallVector<Value, 2> adapt(Value input, bool gathers, ArrayRef<Value> first,
-                              ArrayRef<Value> second,
-                              ArrayRef<StringRef> names);
+  void adapt(Product &p, Value input, bool gathers, ArrayRef<Value> first,
+             ArrayRef<Value> second, ArrayRef<StringRef> names);
   Value runExperts();
   Value runSharedExpert();
   void reduce(Value expertRows, Value shared);
@@ -191,14 +195,16 @@ Value LayerDecomposer::product(const Product &p, RankedTensorType type,
   auto op = GroupedMatmulOp::create(
       b, type, p.input, p.weight, p.inputScale, p.weightScale,
       p.weightZeroPoint, p.weightGlobalScale, p.offsets, p.source,
-      p.numValidTokens, p.rows, p.columns, p.elementwise, p.layout,
-      p.inputQuant, p.weightQuant, /*strategy=*/StrategyAttr());
+      p.numValidTokens, p.rows, p.columns, p.elementwise, p.shrunk, p.adapters,
+      p.matrices, p.layout, p.inputQuant, p.weightQuant,
+      /*strategy=*/StrategyAttr());
   setNames(op, name);
   if (!epilogue)
     return op.getResult();
   unsigned numAccumulators = p.layout ? 2 : 1;
   unsigned numArgs = numAccumulators + p.rows.size() +
-                     p.columns.size() * numAccumulators + p.elementwise.size();
+                     p.columns.size() * numAccumulators + p.elementwise.size() +
+                     p.matrices.size();
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getEpilogue(), {},
                                SmallVector<Type>(numArgs, b.getF32Type()),
@@ -214,6 +220,7 @@ Value LayerDecomposer::product(const Product &p, RankedTensorType type,
   args.rows = take(p.rows.size());
   args.columns = take(p.columns.size() * numAccumulators);
   args.elementwise = take(p.elementwise.size());
+  args.updates = take(p.matrices.size());
   YieldOp::create(b, epilogue(b, args));
   return op.getResult();
 }
@@ -521,31 +528,20 @@ void LayerDecomposer::makeExpertInput() {
   expertInput = op.getResult();
 }
 
-/// What the adapters add to the sums of a gemm with the rows `input`: for each
-/// pair of matrices a value named by `names`, whose last one is that of the
-/// shrunk rows.
-SmallVector<Value, 2> LayerDecomposer::adapt(Value input, bool gathers,
-                                             ArrayRef<Value> first,
-                                             ArrayRef<Value> second,
-                                             ArrayRef<StringRef> names) {
-  auto getSize = [](Value value, unsigned dimension) {
-    return cast<RankedTensorType>(value.getType()).getDimSize(dimension);
-  };
-  Type f32 = b.getF32Type();
-  int64_t rank = getSize(second.front(), 3),
-          columns = getSize(second.front(), 2);
-  auto topK = static_cast<uint64_t>(layer.getTopK());
-  auto shrink = LoraShrinkOp::create(
-      b, tensorOf({kPositions, rank * int64_t(first.size())}, f32), input,
-      first, offsets, source, layer.getAdapterIds(), gathers, topK);
-  setNames(shrink, names.back());
-  SmallVector<Type, 2> types(second.size(),
-                             tensorOf({kPositions, columns}, f32));
-  auto expand =
-      LoraExpandOp::create(b, types, shrink.getResult(), second, offsets,
-                           source, layer.getAdapterIds(), topK);
-  setNames(expand, names.drop_back());
-  return SmallVector<Value, 2>(expand.getResults());
+/// Makes `p` add what the adapters make of the rows `input`. `names` are those
+/// of the shrunk rows and of their adapters.
+void LayerDecomposer::adapt(Product &p, Value input, bool gathers,
+                            ArrayRef<Value> first, ArrayRef<Value> second,
+                            ArrayRef<StringRef> names) {
+  int64_t rank = cast<RankedTensorType>(first.front().getType()).getDimSize(2);
+  auto op = LoraShrinkOp::create(
+      b, tensorOf({kPositions, rank * int64_t(first.size())}, b.getF32Type()),
+      tensorOf({kPositions, 1}, b.getI32Type()), input, first, offsets, source,
+      layer.getAdapterIds(), gathers, static_cast<uint64_t>(layer.getTopK()));
+  setNames(op, names);
+  p.shrunk = op.getResult();
+  p.adapters = op.getAdapter();
+  p.matrices.append(second.begin(), second.end());
 }
 
 Value LayerDecomposer::runExperts() {
@@ -571,25 +567,20 @@ Value LayerDecomposer::runExperts() {
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());
   if (layer.getAdapterIds()) {
-    SmallVector<Value, 2> shrinks, expands;
-    SmallVector<StringRef, 3> names;
+    SmallVector<Value, 2> a{layer.getLoraUpA()}, second{layer.getLoraUpB()};
     if (layer.isGated()) {
-      shrinks.push_back(layer.getLoraGateA());
-      expands.push_back(layer.getLoraGateB());
-      names.push_back("lora_gate");
+      a.insert(a.begin(), layer.getLoraGateA());
+      second.insert(second.begin(), layer.getLoraGateB());
     }
-    shrinks.push_back(layer.getLoraUpA());
-    expands.push_back(layer.getLoraUpB());
-    names.append({"lora_up", "lora_in"});
-    first.elementwise =
-        adapt(expertInput, /*gathers=*/true, shrinks, expands, names);
+    adapt(first, expertInput, /*gathers=*/true, a, second,
+          {"lora_in", "lora_in_adapter"});
   }
   Value hidden =
       product(first, tensorOf({kPositions, layer.getIntermediateSize()}, dtype),
               "experts_hidden",
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
                 SmallVector<Value, 2> inputs(args.accumulators);
-                for (ValueRange addends : {args.columns, args.elementwise})
+                for (ValueRange addends : {args.columns, args.updates})
                   for (auto [input, addend] : llvm::zip(inputs, addends))
                     input = arith::AddFOp::create(b, input, addend);
                 return inlineActivation(layer.getActivation(), b, inputs);
@@ -604,12 +595,11 @@ Value LayerDecomposer::runExperts() {
   if (layer.getW2Bias())
     second.columns.push_back(layer.getW2Bias());
   if (layer.getAdapterIds())
-    second.elementwise =
-        adapt(hidden, /*gathers=*/false, {layer.getLoraDownA()},
-              {layer.getLoraDownB()}, {"lora_down", "lora_hidden"});
+    adapt(second, hidden, /*gathers=*/false, {layer.getLoraDownA()},
+          {layer.getLoraDownB()}, {"lora_hidden", "lora_hidden_adapter"});
   auto finish = [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
     Value y = args.accumulators[0];
-    for (ValueRange addends : {args.columns, args.elementwise})
+    for (ValueRange addends : {args.columns, args.updates})
       if (!addends.empty())
         y = arith::AddFOp::create(b, y, addends[0]);
     if (!args.rows.empty())
@@ -617,10 +607,10 @@ Value LayerDecomposer::runExperts() {
     return y;
   };
   auto type = tensorOf({kPositions, layer.getExpertWidth()}, dtype);
-  Value out = second.rows.empty() && second.columns.empty() &&
-                      second.elementwise.empty()
-                  ? product(second, type, "experts_out", kNoEpilogue)
-                  : product(second, type, "experts_out", finish);
+  Value out =
+      second.rows.empty() && second.columns.empty() && second.matrices.empty()
+          ? product(second, type, "experts_out", kNoEpilogue)
+          : product(second, type, "experts_out", finish);
   if (Value weight = layer.getExpertsNorm())
     out = normalize(out, weight, layer.getNorm("experts_norm"), "experts_norm",
                     /*slots=*/true);

@@ -92,7 +92,6 @@ private:
   LogicalResult visit(RowMapOp op);
   LogicalResult visit(RmsNormOp op);
   LogicalResult visit(LoraShrinkOp op);
-  LogicalResult visit(LoraExpandOp op);
   LogicalResult visit(UnpermuteOp op);
   LogicalResult visit(DispatchOp op);
   LogicalResult visit(CombineOp op);
@@ -335,8 +334,8 @@ LogicalResult PartialVerifier::passRegion(Operation *op, Region &region,
 LogicalResult PartialVerifier::visit(Operation &op) {
   return TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<RouteOp, PlaceIdsOp, PermuteOp, GroupedMatmulOp, RowMapOp,
-            RmsNormOp, LoraShrinkOp, LoraExpandOp, UnpermuteOp, DispatchOp,
-            CombineOp, func::ReturnOp>([&](auto typed) { return visit(typed); })
+            RmsNormOp, LoraShrinkOp, UnpermuteOp, DispatchOp, CombineOp,
+            func::ReturnOp>([&](auto typed) { return visit(typed); })
       .Default([&](Operation *other) {
         return requireWhole(other, other->getOperands(), kCombineAhead);
       });
@@ -408,6 +407,8 @@ LogicalResult PartialVerifier::visit(GroupedMatmulOp op) {
     inputs.append(perColumn, {column, getSplit(column)});
   for (Value element : op.getElementwiseOperands())
     inputs.push_back({element, states.lookup(element).partial});
+  for (size_t i = 0; i < op.getMatrices().size(); ++i)
+    inputs.push_back({op.getShrunk(), states.lookup(op.getShrunk()).partial});
   if (split.empty())
     passCombined(op.getInput(), op.getResult());
   for (Value element : op.getElementwiseOperands())
@@ -442,14 +443,6 @@ LogicalResult PartialVerifier::visit(RmsNormOp op) {
 LogicalResult PartialVerifier::visit(LoraShrinkOp op) {
   states[op.getResult()].partial = getSplit(op.getMatrices().front());
   return requireWhole(op, op->getOperands(), kCombineAhead);
-}
-
-LogicalResult PartialVerifier::visit(LoraExpandOp op) {
-  for (Value result : op.getResults()) {
-    states[result].partial = states.lookup(op.getInput()).partial;
-    passCombined(op.getInput(), result);
-  }
-  return success();
 }
 
 LogicalResult PartialVerifier::visit(UnpermuteOp op) {

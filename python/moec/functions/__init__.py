@@ -20,6 +20,7 @@ except ImportError as error:
         "moec.functions needs PyTorch; install it, as with pip install torch"
     ) from error
 
+from .adapters import Adapters
 from .alignment import (
     batched_moe_align_block_size,
     count_expert_num_tokens,
@@ -51,6 +52,7 @@ from .routing import fused_topk, fused_topk_bias, grouped_topk
 from .slot_sums import _moe_permute, _moe_unpermute_and_reduce, moe_sum
 
 __all__ = [
+    "Adapters",
     "QuantConfig",
     "_moe_permute",
     "_moe_unpermute_and_reduce",

@@ -14,7 +14,8 @@ from typing import Any, Optional
 import torch
 
 from .. import InvalidArgument, TensorInfo
-from ..layer_pool import DTYPES, PooledLayer, as_bytes, check_device, make_key, stamp
+from ..layer_pool import DTYPES, PooledLayer, as_bytes, check_device, make_key, stamp, where
+from .adapters import Adapters
 from .expert_maps import describe_placement, map_ids, read_ids
 from .outputs import check_output
 from .quantization import describe_quantization, is_same
@@ -137,6 +138,8 @@ class Experts:
         self.batch_invariant = batch_invariant
         #: A fixed expert map compiled into the layer instead of a map per call; ids are global then.
         self.placed: Optional[torch.Tensor] = None
+        #: The adapters of the layer.
+        self._adapters: Optional[Adapters] = None
         self.layer: Optional[PooledLayer] = None
         self._lock = threading.Lock()
         self._stamp: Optional[tuple[Any, ...]] = None
@@ -197,13 +200,17 @@ class Experts:
             spec["routing"] = {"weight_on_input": True}
         if quantization.spec:
             spec["quantization"] = quantization.spec
+        adapted: dict[str, torch.Tensor] = {}
+        if self._adapters is not None:
+            spec |= self._adapters.describe(experts, hidden, width, dtype, is_gated)
+            adapted = dict(self._adapters.list())
         if not (w1.is_contiguous() and w2.is_contiguous()):
             if pack == 2:
                 raise InvalidArgument("w1: weights of 4 bits with gaps between rows found; pass contiguous() ones")
             spec["strided_weights"] = True
         if w1.dtype == torch.uint8:
             w1, w2 = w1.view(torch.int8), w2.view(torch.int8)
-        return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors}
+        return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors, **adapted}
 
     def hold(
         self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int,
@@ -254,7 +261,9 @@ class Experts:
             if isinstance(each, torch.Tensor)
         ]
         scales += self._list_more()
-        found = (hidden, dtype, top_k, *map(stamp, (w1, w2, *scales)))
+        # Adapters are read in place: writes to them need no binding.
+        places = [where(each) for _, each in self._adapters.list()] if self._adapters is not None else []
+        found = (hidden, dtype, top_k, *map(stamp, (w1, w2, *scales)), *places)
         if found != self._stamp:
             spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
             device = check_device(w1.device, "w1")
@@ -263,6 +272,11 @@ class Experts:
             self.layer.bind({name: each.detach() for name, each in weights.items()})
             self._stamp, self._sources = found, tuple(each.detach() for each in (w1, w2, *scales))
         return self.layer
+
+    def use_adapters(self, adapters: Optional[Adapters]) -> None:
+        """Makes the following workspace_bytes() and hold() those of a layer with adapters, or of one without."""
+        with self._lock:
+            self._adapters = adapters
 
     def _list_more(self) -> list[torch.Tensor]:
         """Returns further tensors that are part of the layer's key."""
@@ -288,6 +302,8 @@ class Experts:
         out: Optional[torch.Tensor] = None,
         workspace: Optional[torch.Tensor] = None,
         scale: Optional[torch.Tensor] = None,
+        adapters: Optional[Adapters] = None,
+        adapter_ids: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         """Runs fused_experts() with these weights.
 
@@ -307,6 +323,13 @@ class Experts:
             )
         ids = read_ids(topk_ids) if expert_map is None else map_ids(topk_ids, expert_map)
         ids = ids.contiguous()
+        if (adapters is None) != (adapter_ids is None):
+            raise InvalidArgument("adapter_ids: goes together with adapters")
+        if adapter_ids is not None:
+            if adapter_ids.shape != ids.shape[:1]:
+                raise InvalidArgument(
+                    f"adapter_ids: [{ids.shape[0]}] expected, one for each token, {list(adapter_ids.shape)} found")
+            adapter_ids = adapter_ids.to(torch.int32).contiguous()
         weights = topk_weights.to(torch.float32).contiguous()
         hidden_states = hidden_states.contiguous()
         tokens, hidden = hidden_states.shape
@@ -324,8 +347,9 @@ class Experts:
             # Kernels may read input rows after they have written output rows.
             hidden_states = hidden_states.clone()
         with self._lock:
+            self._adapters = adapters
             layer = self._prepare(w1, w2, hidden, out.dtype, ids.shape[1])
-            layer.run(hidden_states, ids, weights, target, workspace, scale)
+            layer.run(hidden_states, ids, weights, target, workspace, scale, adapter_ids)
         return out if target is out else out.copy_(target)
 
 
@@ -386,7 +410,7 @@ def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Exp
     with _lock:
         found = _kept.get(key)
         if found is None or not is_same(found.quant_config, config):
-            activation, weight_on_input, parameters, chunk_tokens = options
+            activation, weight_on_input, parameters, chunk_tokens, _ = options
             found = Experts(
                 activation,
                 config,
@@ -433,6 +457,8 @@ def fused_experts(
     activation_parameters: Optional[Mapping[str, float]] = None,
     out: Optional[torch.Tensor] = None,
     chunk_tokens: int = CHUNK_TOKENS,
+    adapters: Optional[Adapters] = None,
+    adapter_ids: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
     """Returns the weighted sum of the selected experts' outputs, [T, H] (docs/use/layers.md, formulas 6 to 9).
 
@@ -449,6 +475,8 @@ def fused_experts(
     out: the output tensor; may be hidden_states.
     chunk_tokens: tokens per run; a larger call is split into several runs. (With one dynamic activation scale per
         tensor, each run has its own.)
+    adapters: LoRA adapters of the experts, read in place.
+    adapter_ids: [T], the adapter of each token; -1 for none.
 
     Weights are bound without a copy. Layers of recently used sets of weights are kept while their tensors live (clear()
     drops them). Raises InvalidArgument for anything that a layer cannot express."""
@@ -460,10 +488,11 @@ def fused_experts(
         )
     found = _find(
         w1, w2, quant_config, activation, apply_router_weight_on_input,
-        _freeze(activation_parameters), chunk_tokens,
+        _freeze(activation_parameters), chunk_tokens, adapters is not None,
     )
     with torch.no_grad():
-        return found.run(hidden_states, w1, w2, topk_weights, topk_ids, expert_map, out)
+        return found.run(
+            hidden_states, w1, w2, topk_weights, topk_ids, expert_map, out, adapters=adapters, adapter_ids=adapter_ids)
 
 
 def count_to_ids(expert_num_tokens: torch.Tensor, rows: int) -> torch.Tensor:
@@ -502,7 +531,7 @@ def batched_experts(
             f"{list(expert_num_tokens.shape)} and {experts} found"
         )
     found = _find(
-        w1, w2, quant_config, activation, False, _freeze(activation_parameters), chunk_tokens
+        w1, w2, quant_config, activation, False, _freeze(activation_parameters), chunk_tokens, False
     )
     with torch.no_grad():
         return run_batched(found, hidden_states, w1, w2, expert_num_tokens, out)

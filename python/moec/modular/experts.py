@@ -12,6 +12,7 @@ import torch
 
 from .. import InvalidArgument
 from ..functions import experts as layers
+from ..functions.adapters import Adapters
 from ..functions.experts import count_to_ids
 from ..functions.quantization import QuantConfig
 from .formats import ActivationFormat
@@ -89,6 +90,7 @@ class _Experts:
         expert_map: Optional[torch.Tensor],
         scale: Optional[torch.Tensor],
         workspace: torch.Tensor,
+        adapted: tuple[Optional[Adapters], Optional[torch.Tensor]] = (None, None),
     ) -> None:
         is_quantized = rows.dtype in (torch.float8_e4m3fn, torch.int8)
         if is_quantized != self.takes_quantized_inputs:
@@ -104,7 +106,8 @@ class _Experts:
         if workspace.is_cuda and workspace.numel() and workspace.data_ptr() % 256 == 0:
             memory = workspace.view(-1).view(torch.uint8)
         with torch.no_grad():
-            self._layer.run(rows, *weights, *choice, expert_map, output, memory, scale if is_quantized else None)
+            self._layer.run(
+                rows, *weights, *choice, expert_map, output, memory, scale if is_quantized else None, *adapted)
 
     def _check(self, activation: Any) -> None:
         names = [getattr(each, "value", each) for each in (self._activation, activation)]
@@ -119,6 +122,14 @@ class Experts(_Experts):
     def __init__(self, activation: Any = "silu", quant_config: Any = None, *, reduces: bool = True, **options: Any) -> None:
         super().__init__(activation, quant_config, output="sum" if reduces else "slots", **options)
         self.reduces = reduces
+        self._adapted: tuple[Optional[Adapters], Optional[torch.Tensor]] = (None, None)
+
+    def use_adapters(self, adapters: Optional[Adapters], adapter_ids: Optional[torch.Tensor]) -> None:
+        """Applies LoRA adapters in the following calls, or none.
+
+        adapter_ids: [M], the adapter of each row that experts get, which over ranks prepare has to dispatch along."""
+        self._adapted = adapters, adapter_ids
+        self._layer.use_adapters(adapters)
 
     @staticmethod
     def activation_format() -> ActivationFormat:
@@ -167,7 +178,8 @@ class Experts(_Experts):
         self._check(activation)
         weights = torch.ones_like(topk_weights) if apply_router_weight_on_input else topk_weights
         flat = output.view(output.shape[0], -1)
-        self._run(flat, hidden_states, (w1, w2), (weights, topk_ids), expert_map, a1q_scale, workspace2)
+        self._run(
+            flat, hidden_states, (w1, w2), (weights, topk_ids), expert_map, a1q_scale, workspace2, self._adapted)
 
 
 class BatchedExperts(_Experts):

@@ -76,8 +76,9 @@ struct MatmulOperands {
         offsets(op.getOffsets()), source(op.getSource()),
         numValidTokens(op.getNumValidTokens()), result(op.getResult()),
         rows(op.getRowOperands()), columns(op.getColumnOperands()),
-        elementwise(op.getElementwiseOperands()), layout(op.getLayoutAttr()),
-        epilogue(op.getEpilogue()) {}
+        elementwise(op.getElementwiseOperands()), shrunk(op.getShrunk()),
+        adapters(op.getAdapters()), matrices(op.getMatrices()),
+        layout(op.getLayoutAttr()), epilogue(op.getEpilogue()) {}
 
   /// Whether columns are pairs (gate, up).
   bool isPaired() const { return bool(layout); }
@@ -88,6 +89,9 @@ struct MatmulOperands {
   StrategyAttr strategy;
   mlir::Value offsets, source, numValidTokens, result;
   mlir::ValueRange rows, columns, elementwise;
+  /// Those of a LoRA update.
+  mlir::Value shrunk, adapters;
+  mlir::ValueRange matrices;
   WeightLayoutAttr layout;
   mlir::Region &epilogue;
 };
@@ -162,22 +166,27 @@ struct RmsNormOperands {
 llvm::LogicalResult verifyRmsNorm(mlir::Operation *op,
                                   const RmsNormOperands &o);
 
-/// `moe.lora_shrink`, `moe.lora_expand` and their tile ops.
-struct LoraOperands {
+/// `moe.lora_shrink`, `tile.lora_shrink`.
+struct LoraShrinkOperands {
   template <typename OpTy>
-  explicit LoraOperands(OpTy op)
+  explicit LoraShrinkOperands(OpTy op)
       : input(op.getInput()), offsets(op.getOffsets()), source(op.getSource()),
-        adapterIds(op.getAdapterIds()), matrices(op.getMatrices()),
-        topK(static_cast<int64_t>(op.getTopK())) {}
+        adapterIds(op.getAdapterIds()), result(op.getResult()),
+        adapter(op.getAdapter()), matrices(op.getMatrices()),
+        topK(static_cast<int64_t>(op.getTopK())), gathers(op.getGather()) {}
 
-  mlir::Value input, offsets, source, adapterIds;
+  mlir::Value input, offsets, source, adapterIds, result, adapter;
   mlir::ValueRange matrices;
   int64_t topK;
+  bool gathers;
 };
-llvm::LogicalResult verifyLoraShrink(mlir::Operation *op, const LoraOperands &o,
-                                     mlir::Value result, bool gathers);
-llvm::LogicalResult verifyLoraExpand(mlir::Operation *op, const LoraOperands &o,
-                                     mlir::ValueRange results);
+llvm::LogicalResult verifyLoraShrink(mlir::Operation *op,
+                                     const LoraShrinkOperands &o);
+/// The operands of a gemm that adds LoRA updates to `columns` result columns of
+/// `groups` groups; 0 for a dense gemm.
+llvm::LogicalResult verifyLoraExpand(mlir::Operation *op,
+                                     const MatmulOperands &o, int64_t groups,
+                                     int64_t columns);
 
 /// `moe.tensor_scale`, `tile.tensor_scale`.
 struct TensorScaleOperands {
