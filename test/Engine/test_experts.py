@@ -147,7 +147,7 @@ def test_blocks_beside_activations_of_16_bits(engine: VllmConfig) -> None:
 
 
 @pytest.mark.parametrize("change, reason", [
-    ({"is_lora_enabled": True}, "LoRA"),
+    ({"is_lora_enabled": True}, "LoRA adapters without a lora_config"),
     ({"moe_backend": "triton"}, "--moe-backend asks for triton"),
     ({"in_dtype": torch.float64}, "torch.float64 hidden states"),
     ({"hidden_dim": 60}, "a hidden dim of 60"),

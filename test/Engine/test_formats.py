@@ -38,8 +38,8 @@ EXPERTS, HIDDEN, WIDTH, TOP_K, TOKENS = 8, 256, 256, 2, 5
 _count = itertools.count()
 
 
-def make_layer(config: VllmConfig, format: Format, **options: Any) -> Any:
-    """vLLM's RoutedExperts, with parameters that are not loaded."""
+def make_runner(format: Format, **options: Any) -> Any:
+    """vLLM's MoERunner, whose experts have parameters that are not loaded."""
     quantization = None
     if format.quantization is not None:
         quantization = get_quantization_config(format.quantization).from_config(format.config)
@@ -48,7 +48,12 @@ def make_layer(config: VllmConfig, format: Format, **options: Any) -> Any:
         params_dtype=torch.bfloat16, router_logits_dtype=torch.float32, quant_config=quantization,
         prefix=f"model.layers.{next(_count)}.mlp.experts",
     )
-    return FusedMoEFactory(**arguments | options).routed_experts
+    return FusedMoEFactory(**arguments | options)
+
+
+def make_layer(config: VllmConfig, format: Format, **options: Any) -> Any:
+    """vLLM's RoutedExperts."""
+    return make_runner(format, **options).routed_experts
 
 
 def make_weights(seed: int = 0) -> dict[str, torch.Tensor]:

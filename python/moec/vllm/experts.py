@@ -416,7 +416,14 @@ def choose(
     if moe.moe_backend != "auto":
         return None, f"--moe-backend asks for {moe.moe_backend}"
     is_batched = moe.moe_parallel_config.use_batched_activation_format
-    found = MoecBatchedExperts if is_batched else MoecExperts
+    found: type[_MoecExperts] = MoecBatchedExperts if is_batched else MoecExperts
+    if moe.is_lora_enabled:
+        # Its class derives from one of this module.
+        from .lora import MoecLoRAExperts, why_not_adapted
+
+        if (reason := why_not_adapted(moe, weight_key)) is not None:
+            return None, f"kernel does not support {reason}"
+        found = MoecLoRAExperts
     supported, reason = found.is_supported_config(
         found, moe, weight_key, activation_key, found.activation_format()
     )
