@@ -59,6 +59,7 @@ constexpr Feature kFeatures[] = {
        if (!spec.latentSize)
          spec.latentSize = spec.hiddenSize;
      }},
+    {"lora", [](LayerSpec &spec) { spec.lora = LoraSpec{1, 1}; }},
     {"norms.latent_in", [](LayerSpec &spec) { spec.norms.latentIn.emplace(); }},
     {"norms.expert", [](LayerSpec &spec) { spec.norms.expert.emplace(); }},
     {"norms.latent_out",

@@ -435,9 +435,9 @@ case("lora_one", lora={"adapters": 1, "rank": 8})
 case("lora_bf16", dtype="bf16", entry="gate", lora={"adapters": 4, "rank": 16}, expert_bias=True,
      shared_experts={"intermediate_size": 40})
 case("lora_odd", dtype="f16", lora={"adapters": 3, "rank": 5}, gate_up_order="interleaved", hidden_size=72,
-     num_valid_tokens=True, hard="padding")
+     intermediate_size=44, num_valid_tokens=True, hard="padding")
 case("lora_no_gate", dtype="bf16", lora={"adapters": 4, "rank": 16}, activation={"kind": "relu2_no_mul"},
-     latent_size=32, norms={"expert": {"epsilon": 1e-5}})
+     latent_size=36, norms={"expert": {"epsilon": 1e-5}})
 case("lora_columns", dtype="bf16", lora={"adapters": 2, "rank": 64}, gate_up_order="up_gate", expert_columns=True,
      num_zero_experts=2, num_experts=300, top_k=4)
 for name, quantization in {

@@ -24,7 +24,7 @@ from moec.reference import LayerSpec
 #: Targets that cases are simulated for.
 TARGETS = ("sm_80", "sm_90a")
 #: Dtypes of layers that a schedule has no kernels for.
-IMPOSSIBLE = {("sm90.gemm", "f32"), ("sm90.prepack", "f32")}
+IMPOSSIBLE = {("sm90.gemm", "f32"), ("sm90.prepack", "f32"), ("gpu.lora_tile", "f32")}
 
 #: Schedules that do not occur in these small cases of one rank: test_gather_rows.py, test_ranks.py and
 #: test_all_to_all.py run them.
@@ -46,7 +46,7 @@ ALONE = {
     "weight_on_input_f16", "many_tokens_padding", "many_slots_f16",
     "strided_bf16", "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
     "int8_tensor_f32", "strided_odd_f16", "weight_on_input_latent", "latent_norm",
-    "norm_of_experts_wide", "norms_odd",
+    "norm_of_experts_wide", "norms_odd", "lora_one", "lora_odd", "lora_no_gate",
 }
 
 

@@ -12,6 +12,7 @@ from cases import BASE, CASES, Case
 from runs import TIMEOUT, binary
 from safetensors import safe_open
 from schedules import for_tokens
+from test_ranks import LAYERS, Ranks, spec_of, verify
 
 from moec.reference import LayerSpec, generate, write_tensors
 
@@ -41,6 +42,13 @@ def test_many_rows(tokens, runs):
     run = runs.get(case, *TARGETS["sm_80"], *for_tokens(case))
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+@pytest.mark.parametrize("exchange", ["peer", "default"])
+def test_ids_travel_along(exchange, tmp_path):
+    """Adapter ids are dispatched with the rows of tokens, also to the ranks of chosen experts alone."""
+    options = ("--device=sim:1", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60", f"--exchange={exchange}")
+    verify(tmp_path, spec_of(**LAYERS["lora"]), Ranks(4, 1, "linear"), tokens=3, options=options)
 
 
 def run_layer(folder: Path, model: dict, tensors: dict[str, np.ndarray], target: str) -> np.ndarray:

@@ -267,7 +267,7 @@ func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>) {
 // -----
 
 func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>, %b: tensor<8xf32>) {
-  // expected-error@+1 {{has operands 'rows', 'columns' or 'elementwise', but no epilogue that reads them; add one}}
+  // expected-error@+1 {{has operands 'rows', 'columns', 'elementwise' or 'b', but no epilogue that reads them; add one}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x16xf32>, tensor<8x16xf32>
       columns(%b : tensor<8xf32>) -> tensor<?x8xf32>
   return
