@@ -385,7 +385,6 @@ def evaluate(
             x = round_to(_normalize(spec, tensors, "latent_in", x), spec.dtype)
         share, factor = _shared_gate(spec, tensors, hidden)
         decision.weights = decision.weights * share
-        total = _routed(spec, tensors, x, decision)
         total = _routed(spec, tensors, x, decision, adapters)
         if spec.latent_size is not None:
             total = round_to(total, spec.dtype)
