@@ -214,8 +214,8 @@ TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
   inexact.add("gate.bias", {2}, 256);
   EXPECT_EQ(inexact.load(narrow, {}, {}).message(),
             "t.safetensors: tensor 'gate.bias': is f32 and the layer's "
-            "'gate.bias' bf16, which has no value 257 (element 1); convert the "
-            "tensor yourself, or compile the layer in f32 (the "
+            "'gate.bias' bf16, which has no value 257 (element 1); round weights "
+            "by --round-weights, or compile the layer in f32 (the "
             "configuration's torch_dtype)");
 
   auto integers =
