@@ -76,6 +76,8 @@ def _ties(spec: LayerSpec, tensors: Tensors, rng) -> None:
         shape = tensors["router_logits"].shape
         tensors["router_logits"][:] = rng.choice([0.25, 1.0, 1.5], shape)
     else:
+        if "gate.hidden" in tensors:
+            raise SpecError("hard inputs 'ties' need logits that are one gemm, without 'routing.gate_hidden_size'")
         # Small integers over a power of two: every sum is exact in f32.
         hidden = tensors["hidden_states"]
         hidden[:] = rng.integers(-2, 3, hidden.shape).astype(hidden.dtype)
