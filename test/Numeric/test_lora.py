@@ -44,22 +44,6 @@ def test_many_rows(tokens, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
-@pytest.mark.parametrize(("config", "rank"), [
-    ("block_m=64 block_n=128 stages=4 no_swap_ab", 16),
-    ("block_m=64 block_n=128 stages=4 no_swap_ab", 128),
-    ("block_m=64 block_n=64 stages=4", 8),
-    ("block_m=64 block_n=64 stages=4", 24),
-])
-def test_updates_by_tensor_cores(config, rank, runs):
-    """Rows on either dimension of wgmma, several adapters in a fragment, and a rank that fills no fragment."""
-    sizes = {"hidden_size": 64, "num_experts": 3, "top_k": 2, "intermediate_size": 128, "dtype": "bf16"}
-    case = Case(f"lora_{rank}_{len(config)}", BASE | sizes | {"lora": {"adapters": 3, "rank": rank}}, 40)
-    options = [f"--config={product}:{config}" for product in ("experts_hidden", "experts_out")]
-    run = runs.get(case, *TARGETS["sm_90a"], *for_tokens(case), *options)
-    report = run.check()
-    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
-
-
 @pytest.mark.parametrize("exchange", ["peer", "default"])
 def test_ids_travel_along(exchange, tmp_path):
     """Adapter ids are dispatched with the rows of tokens, also to the ranks of chosen experts alone."""

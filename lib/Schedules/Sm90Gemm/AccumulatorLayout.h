@@ -51,13 +51,6 @@ public:
   /// Position and column, clamped to the part.
   Index getSafePosition(int64_t octet, int64_t element);
   Index getSafeColumn(int64_t block, int64_t octet, int64_t element);
-  /// Those of a row of the part, and of a column of a block with rows on M.
-  Index getSafePositionOf(I32 row) { return toPosition(row); }
-  Index getSafeColumnAlong(int64_t block, I32 column) {
-    return toSafeColumn(
-        part.tile.firstColumn +
-        (column + block * shape.tile().getBlockColumns(part.blockM)));
-  }
 
   //===--- Operands of rows, and of columns ---===//
 

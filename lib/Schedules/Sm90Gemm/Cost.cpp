@@ -24,17 +24,6 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::sm90;
 
-bool sm90::hasAdapterFragments(tile::GemmOp op) {
-  // Lanes load whole pairs of a half or of all of 16 elements.
-  constexpr int64_t step = 16, half = 8;
-  if (!op.getShrunk())
-    return false;
-  auto type = cast<MemRefType>(op.getMatrices().front().getType());
-  int64_t rank = type.getDimSize(3);
-  return type.getElementTypeBitWidth() == 16 &&
-         (rank == half || rank % step == 0);
-}
-
 int64_t sm90::estimateEpilogue(tile::GemmOp op) {
   constexpr int64_t store = 6, division = 4, element = 10;
   // Results of 16 bits may use approximate math. Counts are of the expansions
@@ -47,17 +36,13 @@ int64_t sm90::estimateEpilogue(tile::GemmOp op) {
   int64_t lines = store + element * op.getElementwiseOperands().size() +
                   perRowOrColumn * (op.getRowOperands().size() +
                                     op.getColumnOperands().size());
-  // Tensor cores share loads among the results of a thread; others need a
-  // product and a conversion per element of the rank, and loads of eight.
-  constexpr int64_t perFragment = 8, perSixteen = 5, perUpdate = 12,
-                    perEight = 20;
-  bool hasFragments = hasAdapterFragments(op);
-  for (Value matrix : op.getMatrices()) {
-    int64_t rank = cast<MemRefType>(matrix.getType()).getDimSize(3);
-    lines += hasFragments
-                 ? perFragment + perSixteen * llvm::divideCeil(rank, 16)
-                 : perUpdate + perEight * llvm::divideCeil(rank, 8);
-  }
+  // A product and a conversion per element of the rank, and loads of eight.
+  constexpr int64_t perUpdate = 12, perEight = 20;
+  for (Value matrix : op.getMatrices())
+    lines +=
+        perUpdate +
+        perEight * llvm::divideCeil(
+                       cast<MemRefType>(matrix.getType()).getDimSize(3), 8);
   // Scales of whole rows are operands per row and column, too.
   ScaleTimes scales(op);
   for (ScaleTime time : {scales.input, scales.weight})

@@ -20,9 +20,6 @@ constexpr int64_t kScaleLines = 3;
 /// Estimated lines of PTX per result in the epilogue.
 int64_t estimateEpilogue(tile::GemmOp op);
 
-/// Whether tensor cores compute the LoRA updates of the gemm.
-bool hasAdapterFragments(tile::GemmOp op);
-
 /// Issue clocks of an SM to decode a packed tile of weights into registers; 0
 /// for weights that are not prepacked.
 double getDecodeClk(tile::GemmOp op, const DeviceRates &device);

@@ -15,7 +15,7 @@
 // warps had to wait for them in turn.
 
 #include "Epilogue.h"
-#include "AdapterFragments.h"
+#include "KernelBuilder/AdapterUpdates.h"
 
 #include "KernelBuilder/InlinePtx.h"
 
@@ -65,13 +65,13 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
           {accumulators.getSafePosition(octet, element),
            accumulators.getSafeColumn(block, octet, element)});
     });
-  for (size_t i = 0; i < op.getMatrices().size(); ++i) {
-    SmallVector<SmallVector<F32>> updates =
-        computeSm90Updates(gemm, part, int64_t(i), block, first, octets);
+  for (size_t i = 0; i < op.getMatrices().size(); ++i)
     add([&](int64_t octet, int64_t element) {
-      return updates[octet - first][element];
+      return loadAdapterUpdate(
+          emitter, op, int64_t(i), emitter.toIndex(tile.group),
+          accumulators.getSafePosition(octet, element),
+          accumulators.getSafeColumn(block, octet, element));
     });
-  }
   FailureOr<Value> value = emitter.inlineRegion(op.getEpilogue(), args);
   if (succeeded(value))
     return *value;
