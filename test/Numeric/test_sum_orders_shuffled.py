@@ -25,7 +25,7 @@ SIZE_K, COLUMNS = 512, 128
 GROUP = 128
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 
-#: Of each operand: element type, quantization and the shape of its scales.
+#: The type of the rows, quantizations, the type of the weights, and that of their scales.
 FORMS = {
     "bf16": ("bf16", "", f"tensor<{COLUMNS}x{SIZE_K}xbf16>", ""),
     "int4": ("bf16", "weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], "

@@ -76,7 +76,7 @@ private:
   Value input, result;
   /// Each warp's sums.
   Value table;
-  /// Of this CTA: the matrix, and its first column.
+  /// The matrix of this CTA, and its first column.
   Index number, firstColumn;
 };
 
