@@ -61,12 +61,11 @@ bool Source::read(PyObject *tuple) {
   source.size = sizeof(source);
   if (!PyTuple_Check(tuple))
     return fail(Kind::Type, "source: a tuple expected");
-  if (!PyArg_ParseTuple(tuple, "sz#LLzpOzO!ppz:source", &source.path, &text,
-                        &size, &maxTokens, &numExperts, &source.entry,
-                        &source.num_valid_tokens, &layerObject,
-                        &source.parallel, &PyTuple_Type, &ignored,
-                        &source.batch_invariant, &source.round_weights,
-                        &source.part))
+  if (!PyArg_ParseTuple(
+          tuple, "sz#LLzpOzO!ppz:source", &source.path, &text, &size,
+          &maxTokens, &numExperts, &source.entry, &source.num_valid_tokens,
+          &layerObject, &source.parallel, &PyTuple_Type, &ignored,
+          &source.batch_invariant, &source.round_weights, &source.part))
     return false;
   for (Py_ssize_t i = 0; i < PyTuple_Size(ignored); ++i) {
     ignoredFields.push_back(

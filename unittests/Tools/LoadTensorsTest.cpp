@@ -212,11 +212,12 @@ TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
   narrow = makeTensors({{"gate.bias", Role::Weight, ElementType::BF16, {2}}});
   File inexact;
   inexact.add("gate.bias", {2}, 256);
-  EXPECT_EQ(inexact.load(narrow, {}, {}).message(),
-            "t.safetensors: tensor 'gate.bias': is f32 and the layer's "
-            "'gate.bias' bf16, which has no value 257 (element 1); round weights "
-            "by --round-weights, or compile the layer in f32 (the "
-            "configuration's torch_dtype)");
+  EXPECT_EQ(
+      inexact.load(narrow, {}, {}).message(),
+      "t.safetensors: tensor 'gate.bias': is f32 and the layer's "
+      "'gate.bias' bf16, which has no value 257 (element 1); round weights "
+      "by --round-weights, or compile the layer in f32 (the "
+      "configuration's torch_dtype)");
 
   auto integers =
       makeTensors({{"gate.bias", Role::Weight, ElementType::I32, {2}}});
