@@ -392,7 +392,7 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
 
 namespace {
 
-/// What becomes of ".weight_scale" beside a parameter of all experts.
+/// The name of ".weight_scale" beside a parameter of all experts.
 enum class ParameterNames {
   /// "_scale"
   Short,

@@ -764,7 +764,7 @@ TEST(QuantizationMethods, ActivationsOfGptqModelByLayer) {
   EXPECT_FALSE(readLayers("[1]"));
 }
 
-// What GPTQModel 7.7 writes as its own fp8.
+// The fp8 format of GPTQModel 7.7 itself.
 TEST(QuantizationMethods, Fp8OfGptqModel) {
   auto make = [](const std::string &fields) {
     return R"("bits": 8, "group_size": -1, "desc_act": false, "lm_head": false,

@@ -80,7 +80,7 @@ struct MatmulArguments {
   OptionalRef inputScale, weightScale, weightZeroPoint, weightGlobalScale;
   OptionalRef offsets, source, numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
-  /// Those of a LoRA update.
+  /// Operands of a LoRA update.
   OptionalRef shrunk, adapters;
   llvm::SmallVector<TensorRef> matrices;
   TensorRef result;

@@ -48,7 +48,7 @@ struct SpecOverrides {
   /// Decoder layer of a model's configuration, counted from 0 as in the names
   /// of its tensors. Default: the first one with experts.
   std::optional<int64_t> layer;
-  /// Which part of a decoder layer, where a model has several with routers and
+  /// The part of a decoder layer, where a model has several with routers and
   /// experts of their own; empty for that of text tokens.
   std::string part;
   /// Text of a `parallel` object (docs/use/parallel.md) that replaces that of

@@ -179,7 +179,7 @@ private:
   std::optional<AmxTiles> tiles;
   /// `weightsPerColumn x rows x columns` of f32.
   Value sums;
-  /// What adapters add to a vector of columns; null without them.
+  /// The update of a vector of columns by adapters; null without them.
   Value updates;
   /// Null for a dense gemm.
   Index group;
@@ -442,8 +442,8 @@ SmallVector<Value> Gemm::loadColumnOperand(Value operand, Index column,
           vector::ShuffleOp::create(b, pairs, pairs, odd)};
 }
 
-/// What matrix `number` of the adapters adds to `lanes` columns; columns past
-/// the last one repeat it.
+/// The update of `lanes` columns by matrix `number` of the adapters; columns
+/// past the last one repeat it.
 Value Gemm::loadUpdates(int64_t number, Index row, Index column) {
   emitter.loop(emitter.index(0), emitter.index(shape.lanes), 1,
                [&](Index lane) {

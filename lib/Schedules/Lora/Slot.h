@@ -24,7 +24,7 @@ struct Slot {
 /// warp give: their loads wait for no other.
 Index findGroupByLanes(ThreadEmitter &emitter, mlir::Value offsets, Index row);
 
-/// What a phase reads of a slot.
+/// The token, expert and adapter of a slot.
 class SlotTable {
 public:
   template <typename OpT>

@@ -36,7 +36,7 @@ struct EpilogueArgs {
   /// For each column operand, one value per accumulator.
   ValueRange columns;
   ValueRange elementwise;
-  /// What adapters add: one value per accumulator, or none.
+  /// The updates by adapters: one value per accumulator, or none.
   ValueRange updates;
 };
 

@@ -203,7 +203,7 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         parameters = get_parameters(moe_config.activation, self.activation_config)
         is_batched = self.activation_format() is mk.FusedMoEActivationFormat.BatchedExperts
         self.takes_quantized = not is_batched and travels_quantized(moe_config, quant_config)
-        # Those of an earlier object that have prepared their weights, if experts move between ranks.
+        # If experts move between ranks, an earlier object may have prepared their weights already.
         self.experts = getattr(quant_config, "moec_experts", None) or Experts(
             moe_config.activation, quant_config, parameters=parameters, batch_invariant=is_batch_invariant(),
             quantized_input=self.takes_quantized,
@@ -418,7 +418,7 @@ def choose(
     is_batched = moe.moe_parallel_config.use_batched_activation_format
     found: type[_MoecExperts] = MoecBatchedExperts if is_batched else MoecExperts
     if moe.is_lora_enabled:
-        # Its class derives from one of this module.
+        # The class in lora.py derives from one of this module.
         from .lora import MoecLoRAExperts, why_not_adapted
 
         if (reason := why_not_adapted(moe, weight_key)) is not None:

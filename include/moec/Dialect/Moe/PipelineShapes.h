@@ -89,7 +89,7 @@ struct MatmulOperands {
   StrategyAttr strategy;
   mlir::Value offsets, source, numValidTokens, result;
   mlir::ValueRange rows, columns, elementwise;
-  /// Those of a LoRA update.
+  /// Operands of a LoRA update.
   mlir::Value shrunk, adapters;
   mlir::ValueRange matrices;
   WeightLayoutAttr layout;
