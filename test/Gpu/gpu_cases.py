@@ -34,12 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Numeric"))
 
 from cases import CASES as NUMERIC  # noqa: E402
-from cases import (  # noqa: E402
-    CPU_CASES,  # noqa: F401
-    DECODED,
-    DECODED_TOO,
-    FORMS,
-)
+from quantized_cases import DECODED, DECODED_TOO, FORMS  # noqa: E402
 
 DTYPES = ("bf16", "f16")
 RENORMALIZED = {"score": "softmax", "renormalize": True}
