@@ -34,6 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Numeric"))
 
 from cases import CASES as NUMERIC  # noqa: E402
+from cases import CPU_CASES  # noqa: E402, F401
 from quantized_cases import DECODED, DECODED_TOO, FORMS  # noqa: E402
 
 DTYPES = ("bf16", "f16")
