@@ -155,9 +155,9 @@ Scheme readMx(FieldReader &data, QuantizationContext &context) {
   constexpr StringLiteral eights = "float8_e4m3fn", fours = "float4_e2m1fn_x2";
   if (data.has("block_size") && data.get("block_size")->getInteger() != size)
     refuseValue(data, "block_size", "32", /*isRequired=*/true);
-  StringRef types[2] = {eights, eights};
-  for (auto [field, type] : llvm::zip(
-           ArrayRef<StringRef>{"weight_dtype", "activation_dtype"}, types))
+  constexpr StringLiteral fields[] = {"weight_dtype", "activation_dtype"};
+  StringRef types[] = {eights, eights};
+  for (auto [field, type] : llvm::zip_equal(fields, types))
     if (const json::Value *value = data.getObject(field)) {
       FieldReader inner = data.getInner(field, *value);
       inner.markKnown("_type");
