@@ -191,8 +191,12 @@ def test_pages(tmp_path: Path) -> None:
     text = "\n".join(script.page(groups, summary.TABLES))
     assert text.count("1.90 / 1.60 (1.19)") == 2 and "commit abc" in text and "vllm 0.33.0, PyTorch 2.11" in text
     assert "\n".join(script.short(groups)).count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.19 |") == 2
-    text = "\n".join(script.page(groups, script.SHORT_TABLES))
-    assert text.count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.19 |") == 2
+    # The host bounds steps of four layers, so the short page has the GPU's time alone.
+    text = "\n".join(script.short_page(groups))
+    assert text.count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.27 |") == 2 and "1.19" not in text
+    assert text.count("### vllm 0.33.0 on ") == 2 and "| abc |" in text
+    whole = [row | {"layers": 48} for row in make_rows()]
+    assert "| 48 | compile | 1.19 |" in "\n".join(script.short_page([newer | {"rows": whole}]))
     # Other tables are on the page beside the records alone.
     assert "| 812, 902 |" not in text and "66.25" not in text
     # An older record of the same GPU supplies tables that the newer one lacks: here the memory.
