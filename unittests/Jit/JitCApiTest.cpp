@@ -7,6 +7,7 @@
 
 #include "moejit/moejit.h"
 
+#include "../Runtime/StatusTesting.h"
 #include "JitTesting.h"
 
 #include <cstdlib>
@@ -14,20 +15,12 @@
 
 using namespace moec;
 using namespace moec::test;
+using moert::test::take;
 
 /// In HeaderTest.c.
 extern "C" size_t sizesInC(void);
 
 namespace {
-
-/// The message of a status, which is freed.
-std::string take(moert_status *status) {
-  std::string message = moert_status_message(status);
-  moert_status_free(status);
-  return message;
-}
-
-#define ASSERT_DONE(call) ASSERT_EQ(take(call), "")
 
 class JitCApiTest : public FolderTest {
 protected:

@@ -7,6 +7,7 @@
 
 #include "../../runtime/src/CApi.h"
 #include "CudaTesting.h"
+#include "StatusTesting.h"
 #include "TestPlan.h"
 #include "moert/HostDevice.h"
 #include "moert/moert.h"
@@ -20,15 +21,6 @@ using namespace moert;
 using namespace moert::test;
 
 namespace {
-
-/// Frees a status and returns its message; "" for success.
-std::string take(moert_status *status) {
-  std::string text = moert_status_message(status);
-  moert_status_free(status);
-  return text;
-}
-
-#define ASSERT_DONE(call) ASSERT_EQ(take(call), "")
 
 class CApiTest : public ::testing::Test {
 protected:

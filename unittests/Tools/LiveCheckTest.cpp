@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../../runtime/src/CApi.h"
+#include "../Runtime/StatusTesting.h"
 #include "moec/Import/LayerSpec.h"
 #include "moec/PtxSim/SimDevice.h"
 #include "moejit/moejit.h"
@@ -19,15 +20,9 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
+using moert::test::take;
+
 namespace {
-
-std::string take(moert_status *status) {
-  std::string message = moert_status_message(status);
-  moert_status_free(status);
-  return message;
-}
-
-#define ASSERT_DONE(call) ASSERT_EQ(take(call), "")
 
 constexpr const char *kLayer = R"({"moec_spec": 1, "dtype": "bf16",
   "entry": "ids", "hidden_size": 64, "num_experts": 4, "top_k": 1,

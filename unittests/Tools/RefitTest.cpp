@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../../runtime/src/CApi.h"
+#include "../Runtime/StatusTesting.h"
 #include "moec/PtxSim/SimDevice.h"
 #include "moejit/moejit.h"
 #include "moert/HostDevice.h"
@@ -21,15 +22,9 @@
 #include <gtest/gtest.h>
 #include <map>
 
+using moert::test::take;
+
 namespace {
-
-std::string take(moert_status *status) {
-  std::string message = moert_status_message(status);
-  moert_status_free(status);
-  return message;
-}
-
-#define ASSERT_DONE(call) ASSERT_EQ(take(call), "")
 
 constexpr int64_t kTokens = 4, kHidden = 128;
 
