@@ -539,13 +539,14 @@ private:
       for (auto &matrix :
            makeStoredParameters(*only, numberName(name, spec),
                                 {numExperts, numRows, numColumns}))
-        forms.push_back(makeStoredParts(std::move(matrix), numRows));
+        forms.push_back(makeStoredParts(matrix, numRows));
   }
 
   /// The tensors of a stored matrix: its elements give the part, and the others
   /// are read with them.
-  CheckpointForm makeStoredParts(std::shared_ptr<const StoredMatrix> matrix,
-                                 int64_t rows) const {
+  CheckpointForm
+  makeStoredParts(const std::shared_ptr<const StoredMatrix> &matrix,
+                  int64_t rows) const {
     CheckpointForm parts;
     for (const TensorInfo &tensor : matrix->tensors)
       for (const CheckpointPart &of : tensor.checkpointForms.front()) {
@@ -592,7 +593,7 @@ private:
       } else if (auto matrix =
                      makeStoredMatrix(*scheme, numberName(name, spec),
                                       {spec.numExperts, rows, numColumns})) {
-        added = makeStoredParts(std::move(matrix), rows);
+        added = makeStoredParts(matrix, rows);
       }
       for (CheckpointPart &part : added) {
         part.onlyExperts = experts;

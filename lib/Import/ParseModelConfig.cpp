@@ -317,7 +317,7 @@ readModel(const SourceText &text, const json::Value &document,
   const Family &family = model.getFamily();
   FieldReader &config = model.getConfig();
   IgnoredFields ignored(overrides.ignoredFields, withheld);
-  auto keepOffers = llvm::make_scope_exit(
+  llvm::scope_exit keepOffers(
       [&] { llvm::append_range(offered, ignored.getOffered()); });
 
   LayerSpec spec;

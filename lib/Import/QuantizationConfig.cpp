@@ -332,7 +332,7 @@ private:
         why + "; '" + weight.str() + "' is dequantized to " +
         stringify(spec.dtype).str() + " when it is loaded");
     for (Answer &answer : answers)
-      stored.schemes.push_back(std::move(answer.quantization));
+      stored.schemes.push_back(answer.quantization);
     setQuantization(spec, weight, std::nullopt);
     spec.stored[weight.str()] = std::move(stored);
   }

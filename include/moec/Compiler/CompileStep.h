@@ -21,6 +21,8 @@ public:
   CompileStep(llvm::ArrayRef<mlir::IRUnit> units, size_t done, size_t all)
       : ActionImpl(units), done(done), all(all) {}
 
+  // The base class reads this name.
+  // NOLINTNEXTLINE(readability-identifier-naming)
   static constexpr llvm::StringLiteral tag = "compile-step";
   size_t done, all;
 };

@@ -43,9 +43,7 @@ static bool isSameValue(const json::Value &a, const json::Value &b) {
   if (a.kind == Kind::Number)
     return a.getDouble() == b.getDouble();
   return a.boolean == b.boolean && a.text == b.text && a.members.empty() &&
-         b.members.empty() &&
-         std::equal(a.elements.begin(), a.elements.end(), b.elements.begin(),
-                    b.elements.end(), isSameValue);
+         b.members.empty() && llvm::equal(a.elements, b.elements, isSameValue);
 }
 
 const json::Member *KeyReader::findMember(StringRef name, Found &found) {

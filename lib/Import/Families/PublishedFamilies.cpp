@@ -223,8 +223,6 @@ void addWrappers(std::vector<Family> &all) {
                     .ignore("mlp_depth"));
 }
 
-} // namespace
-
 /// Kimi K3: Kimi-Linear's router, experts of a latent width.
 Row kimiK3() {
   Row row =
@@ -292,6 +290,8 @@ void addSoftmaxes(std::vector<Family> &all) {
           .expect("hidden_act", {"\"silu\""})
           .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2"));
 }
+
+} // namespace
 
 void addPublishedFamilies(std::vector<Family> &all) {
   addSoftmaxes(all);
