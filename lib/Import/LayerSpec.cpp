@@ -7,6 +7,7 @@
 
 #include "moec/Import/LayerSpec.h"
 
+#include "llvm/ADT/Twine.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>

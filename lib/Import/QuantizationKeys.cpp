@@ -14,6 +14,7 @@
 
 #include "QuantizationKeys.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;

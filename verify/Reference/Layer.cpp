@@ -12,6 +12,8 @@
 #include "Quantize.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
+
 using namespace moec;
 using namespace moec::reference;
 

@@ -7,6 +7,7 @@
 
 #include "Slot.h"
 
+#include "moec/Support/GpuInstructions.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

@@ -204,7 +204,7 @@ SmallVector<Value> GpuLoraTile::multiply(const Part &part, const Slot &slot,
     sums = emitter.loop(
         emitter.warp(), emitter.i32((rounds - last) * warps), atOnce * warps,
         sums, [&](I32 block, SmallVector<Value> sums) {
-          return multiplyBlocks(sums, rows, columns, block, atOnce);
+          return multiplyBlocks(std::move(sums), rows, columns, block, atOnce);
         });
   if (last)
     sums = multiplyBlocks(sums, rows, columns,
