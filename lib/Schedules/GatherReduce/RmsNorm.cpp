@@ -11,6 +11,7 @@
 
 #include "KernelBuilder/ThreadEmitter.h"
 #include "Schedules/Interface/Emit.h"
+#include "moec/Support/GpuInstructions.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 

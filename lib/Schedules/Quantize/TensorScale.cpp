@@ -12,6 +12,7 @@
 #include "KernelBuilder/ThreadEmitter.h"
 #include "Schedules/Interface/Emit.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
+#include "moec/Schedules/Schedules.h"
 #include "moec/Support/GpuInstructions.h"
 
 using namespace mlir;

@@ -10,7 +10,6 @@
 
 using namespace mlir;
 using namespace moec;
-using namespace moec::anygpu;
 
 namespace {
 
