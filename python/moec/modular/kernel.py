@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
 import torch
@@ -56,16 +56,42 @@ def check_parts(prepare_finalize: Any, fused_experts: Any) -> None:
             "or quantize by token or block")
 
 
+class _Memory:
+    """Memory of the experts' output and of their workspaces."""
+
+    def __init__(self) -> None:
+        self._output, self._first, self._second = (SharedResizableBuffer() for _ in range(3))
+
+    def get(
+        self, shapes: Sequence[tuple[int, ...]], device: torch.device, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Returns the output and both workspaces, in the order of workspace_shapes(): the output is the last shape."""
+        first, second, shape = shapes
+        output = self._output.get(shape, device, dtype)
+        workspaces = (
+            buffer.get(each, device, dtype) if math.prod(each) else output.new_empty(0)
+            for buffer, each in ((self._first, first), (self._second, second)))
+        return output, *workspaces
+
+
 class ModularKernel:
     """A kernel of any prepare/finalize and any experts that fit, moec's or vLLM's. Parts that do not fit raise
-    InvalidArgument here."""
+    InvalidArgument here.
 
-    def __init__(self, prepare_finalize: Any, fused_experts: Any) -> None:
+    micro_batches: has the functions of the module vllm.v1.worker.ubatching, which may be given. Where its threads run
+        micro-batches in turn, a call hands its hooks to the next micro-batch, and yields to it while rows move."""
+
+    def __init__(self, prepare_finalize: Any, fused_experts: Any, micro_batches: Any = None) -> None:
         check_parts(prepare_finalize, fused_experts)
+        if micro_batches is not None and not prepare_finalize.supports_dbo():
+            raise InvalidArgument(
+                f"micro_batches: {type(prepare_finalize).__name__} runs no two of them in turn; give a prepare/finalize "
+                "with prepare_async, such as OverRanks, or no micro_batches")
         self.prepare_finalize = prepare_finalize
         self.fused_experts = fused_experts
-        #: Memory of the experts' output and of their workspaces.
-        self._output, self._first, self._second = (SharedResizableBuffer() for _ in range(3))
+        self.micro_batches = micro_batches
+        #: By micro-batch, since one writes while another's rows are on their way.
+        self._memory: dict[int, _Memory] = {}
         prepare_finalize.post_init_setup(fused_experts)
 
     def output_is_reduced(self) -> bool:
@@ -86,7 +112,23 @@ class ModularKernel:
         arguments = (*arguments, self.fused_experts.quant_config, is_deferred)
         if not self.prepare_finalize.supports_async():
             return self.prepare_finalize.prepare(*arguments)
-        return _receive(self.prepare_finalize.prepare_async(*arguments))
+        if self.micro_batches is not None:
+            self.micro_batches.dbo_maybe_run_recv_hook()
+        return self._receive(self.prepare_finalize.prepare_async(*arguments))
+
+    def _receive(self, pending: Any) -> Any:
+        """Waits for a receiver, or a pair of hook and receiver, after another micro-batch has had its turn."""
+        hook, receive = pending if isinstance(pending, tuple) else (None, pending)
+        if hook is not None and self.micro_batches is not None and self.micro_batches.dbo_enabled():
+            self.micro_batches.dbo_register_recv_hook(hook)
+            self.micro_batches.dbo_yield()
+        elif hook is not None:
+            hook()
+        return receive()
+
+    def _get_memory(self) -> _Memory:
+        number = 0 if self.micro_batches is None else self.micro_batches.dbo_current_ubatch_id()
+        return self._memory.setdefault(number, _Memory())
 
     def _run_experts(
         self, dtype: torch.dtype, rows: torch.Tensor, scale: Any, weights: tuple[torch.Tensor, torch.Tensor],
@@ -97,16 +139,12 @@ class ModularKernel:
         _, M, N, K, top_k = experts.moe_problem_size(rows, *weights, choice[1])
         if M == 0:
             return rows.new_empty((*rows.shape[:-1], experts.output_hidden_dim(K)), dtype=dtype)
-        first, second, shape = experts.workspace_shapes(
-            M, N, K, top_k, global_num_experts, weights[0].shape[0], meta, activation)
-        kind = experts.workspace_dtype(dtype)
-        output = self._output.get(shape, rows.device, kind)
+        shapes = experts.workspace_shapes(M, N, K, top_k, global_num_experts, weights[0].shape[0], meta, activation)
+        output, first, second = self._get_memory().get(shapes, rows.device, experts.workspace_dtype(dtype))
         experts.apply(
             output=output, hidden_states=rows, w1=weights[0], w2=weights[1], topk_weights=choice[0], topk_ids=choice[1],
             activation=activation, global_num_experts=global_num_experts, expert_map=expert_map, a1q_scale=scale,
-            a2_scale=getattr(experts.quant_config, "a2_scale", None),
-            workspace13=self._first.get(first, rows.device, kind) if math.prod(first) else output.new_empty(0),
-            workspace2=self._second.get(second, rows.device, kind) if math.prod(second) else output.new_empty(0),
+            a2_scale=getattr(experts.quant_config, "a2_scale", None), workspace13=first, workspace2=second,
             expert_tokens_meta=meta, apply_router_weight_on_input=on_input,
         )
         return output
@@ -151,16 +189,8 @@ class ModularKernel:
         if self.prepare_finalize.supports_async():
             pending = self.prepare_finalize.finalize_async(*arguments)
             shared = None if shared_experts is None else shared_experts(given)
-            _receive(pending)
+            self._receive(pending)
         else:
             self.prepare_finalize.finalize(*arguments)
             shared = None if shared_experts is None else shared_experts(given)
         return output if shared_experts is None else (shared, output)
-
-
-def _receive(pending: Any) -> Any:
-    """Waits for a receiver, or a pair of hook and receiver."""
-    hook, receive = pending if isinstance(pending, tuple) else (None, pending)
-    if hook is not None:
-        hook()
-    return receive()
