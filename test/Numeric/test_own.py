@@ -113,6 +113,7 @@ DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 CASES = [(of_activation, "bf16"), (of_routing, "bf16"), *((of_weight_format, dtype) for dtype in DTYPES)]
 
 
+# parity: L16
 @pytest.mark.parametrize("level", OPTIONS)
 @pytest.mark.parametrize(("make", "dtype"), CASES)
 def test_own(make, dtype, level, tmp_path):

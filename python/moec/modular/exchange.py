@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -24,7 +25,7 @@ _ELEMENTS = {
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a tensor with a row per token as a matrix of a type that parts move; any other type as its bytes."""
-    rows = tensor.contiguous().view(tensor.shape[0], -1) if tensor.numel() else tensor.reshape(tensor.shape[0], -1)
+    rows = tensor.contiguous().view(tensor.shape[0], math.prod(tensor.shape[1:]))
     if rows.dtype in _ELEMENTS:
         return rows
     return rows.view(torch.int8)

@@ -69,6 +69,24 @@ def write_quantize(quantization: InputQuantization, hidden: int, dtype: torch.dt
             f"tensor<1xf32>) : {rows} -> {quantized}\n")
 
 
+def _write_tensor_scale(quantization: InputQuantization, matrix: str) -> str:
+    return (f"  %tensor_scale = moe.tensor_scale <{quantization.text}, dynamic = true> %hidden_states : {matrix} -> "
+            "tensor<1xf32>\n")
+
+
+def find_tensor_scale(rows: torch.Tensor, quantization: InputQuantization) -> torch.Tensor:
+    """Returns f32 [1], the scale that all rows share; zeros if there is no row."""
+    scale = rows.new_zeros(1, dtype=torch.float32)
+    tokens = rows.shape[0]
+    if tokens:
+        matrix = f"tensor<?x{rows.shape[1]}x{element(rows.dtype, 'a1')}>"
+        text = write_function(
+            {"hidden_states": matrix}, {"tensor_scale": "tensor<1xf32>"}, _write_tensor_scale(quantization, matrix),
+            round_tokens(tokens))
+        run(text, tokens, {"hidden_states": rows.contiguous(), "tensor_scale": scale}, "a1")
+    return scale
+
+
 def quantize_input(
     rows: torch.Tensor, quant_config: Any
 ) -> tuple[torch.Tensor, Optional[torch.Tensor]]:
@@ -91,8 +109,7 @@ def quantize_input(
         scale = tensors["tensor_scale"] = quantization.given.to(torch.float32).reshape(1)
     else:
         outputs["tensor_scale"] = "tensor<1xf32>"
-        body = (f"  %tensor_scale = moe.tensor_scale <{quantization.text}, dynamic = true> %hidden_states : {matrix} -> "
-                f"tensor<1xf32>\n{body}")
+        body = _write_tensor_scale(quantization, matrix) + body
         scale = tensors["tensor_scale"] = rows.new_empty(1, dtype=torch.float32)
     quantized = rows.new_empty(rows.shape, dtype=quantization.dtype)
     tensors["quantized"] = quantized.view(torch.uint8) if quantization.dtype == torch.float8_e4m3fn else quantized

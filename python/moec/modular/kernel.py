@@ -46,14 +46,6 @@ def check_parts(prepare_finalize: Any, fused_experts: Any) -> None:
         raise InvalidArgument(
             f"{names}: the first reads more of a quant_config than a QuantConfig has; give the experts vLLM's "
             "FusedMoEQuantConfig")
-    has_scales = config is not None and (config.per_act_token_quant or config.block_shape or config.a1_scale is not None)
-    if (
-        prepare_finalize.num_dispatchers() > 1 and config is not None and config.quant_dtype is not None
-        and not has_scales and not fused_experts.expects_unquantized_inputs and config.quant_dtype != "mxfp8"
-    ):
-        raise InvalidArgument(
-            f"{names}: activations with one scale for all rows of a call, which come from several ranks; give a1_scale, "
-            "or quantize by token or block")
 
 
 class _Memory:

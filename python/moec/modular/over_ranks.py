@@ -5,6 +5,7 @@ peer memory, or messages."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -15,22 +16,13 @@ from ..functions.expert_maps import read_ids
 from ..functions.outputs import check_output
 from .exchange import Exchange, Pending, as_rows, names, pad_rows, write_combine, write_dispatch
 from .formats import ActivationFormat
-from .input_quantization import InputQuantization, describe_input
+from .input_quantization import InputQuantization, describe_input, find_tensor_scale
 from .prepare_finalize import PrepareAndFinalize, PrepareResult, reduce_rows, weigh_input
 
 #: Rows of a rank in one exchange, unless the caller says otherwise.
 MAX_TOKENS = 16384
 
 
-def _read_quantization(quant_config: Any, hidden: int, is_deferred: bool) -> Optional[InputQuantization]:
-    """Returns how rows travel; None if they travel as they are."""
-    found = None if is_deferred else describe_input(quant_config, hidden)
-    if found is not None and not found.columns and found.given is None:
-        raise InvalidArgument(
-            "quant_config: one scale for all rows of a call, which have come from several ranks; give a1_scale, or set "
-            "per_act_token_quant or block_shape"
-        )
-    return found
 
 
 class _Gather:
@@ -45,6 +37,18 @@ class _Gather:
         self.num_experts = num_experts
         self.owners = owners
         self.rows = rows
+
+    def find_quantization(self, a1: torch.Tensor, quant_config: Any, is_deferred: bool) -> Optional[InputQuantization]:
+        """Returns how rows travel; None if they travel as they are. One scale for all rows of a call is that of all
+        ranks' rows: an exchange of its own finds it, which runs ahead of those that are started next."""
+        found = None if is_deferred else describe_input(quant_config, a1.shape[1])
+        if found is None or found.columns or found.given is not None:
+            return found
+        own = find_tensor_scale(a1, found).view(1, 1)
+        every = own.new_empty((self.exchange.ranks, 1))
+        text = write_dispatch({"scale": own}, None, self.exchange.ranks, self.num_experts, self.max_tokens, None)
+        self.exchange.start(text, None, 1, {"scale": own, "all_scale": every}, lambda: None).receive()
+        return dataclasses.replace(found, given=every.max().view(1))
 
     def start(
         self, a1: torch.Tensor, quantization: Optional[InputQuantization], beside: dict[str, torch.Tensor], result: Any
@@ -179,7 +183,8 @@ class OverRanks(PrepareAndFinalize):
         if num_experts not in (-1, self.num_experts):
             raise InvalidArgument(f"num_experts: {self.num_experts} expected, {num_experts} found")
         rows = weigh_input(a1, topk_weights, apply_router_weight_on_input)
-        quantization = _read_quantization(quant_config, a1.shape[1], defer_input_quant)
+        gather = self._gather()
+        quantization = gather.find_quantization(rows, quant_config, defer_input_quant)
         extras = dict(zip(names(self.extra_tensors, "extra"), self.extra_tensors))
         beside = {"ids": read_ids(topk_ids), "weights": topk_weights.to(torch.float32), **extras}
         indices = self._indices or topk_ids.dtype
@@ -190,7 +195,7 @@ class OverRanks(PrepareAndFinalize):
             self.received_tensors = [come[name] for name in extras]
             return moved, scale, None, come["ids"].to(indices), come["weights"].to(topk_weights.dtype)
 
-        return self._gather().start(rows, quantization, beside, receive)
+        return gather.start(rows, quantization, beside, receive)
 
     def prepare(self, *arguments: Any, **named: Any) -> PrepareResult:
         """Quantizes rows, unless experts do (defer_input_quant), and brings them to the experts."""
@@ -247,8 +252,9 @@ class OverRanksLogits:
         self, a1: torch.Tensor, router_logits: torch.Tensor, quant_config: Any, defer_input_quant: bool = False
     ) -> tuple[torch.Tensor, Optional[torch.Tensor], torch.Tensor]:
         """Returns rows, their scales and the logits, of all ranks."""
-        quantization = _read_quantization(quant_config, a1.shape[1], defer_input_quant)
-        pending = self._gather().start(
+        gather = self._gather()
+        quantization = gather.find_quantization(a1, quant_config, defer_input_quant)
+        pending = gather.start(
             a1, quantization, {"logits": router_logits}, lambda rows, scale, come: (rows, scale, come["logits"]))
         return pending.receive()
 
