@@ -6,6 +6,7 @@ does; a program of another version of the API does not start."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -48,35 +49,73 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def fill(name: str, like: np.ndarray) -> np.ndarray:
+def fill(state: int, shape: tuple[int, ...]) -> np.ndarray:
     """The numbers of the examples."""
-    state, numbers = len(name), []
-    for _ in range(like.size):
+    numbers = []
+    for _ in range(math.prod(shape)):
         state = (state * 1664525 + 1013904223) % 2**32
         numbers.append((state >> 16) / 65536 - 0.5)
-    return np.array(numbers, like.dtype).reshape(like.shape)
+    return np.array(numbers, np.float32).reshape(shape)
 
 
 def check(printed: str) -> None:
     spec = LayerSpec.from_json(SPEC)
-    tensors = {name: fill(name, each) for name, each in generate(spec, TOKENS, 1, None).items()}
+    compare(printed, spec, {name: fill(len(name), each.shape) for name, each in generate(spec, TOKENS, 1, None).items()})
+
+
+def compare(printed: str, spec: LayerSpec, tensors: dict[str, np.ndarray]) -> None:
     wanted = np.asarray(evaluate(spec, tensors, decide(spec, tensors)), np.float64)
     found = np.array([line.split() for line in printed.splitlines()], np.float64)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
 
 
-def test_examples_by_cmake(prefix: Path, model: Path, tmp_path: Path) -> None:
-    run("cmake", "-S", EXAMPLES, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    run("cmake", "--build", tmp_path / "build")
+@pytest.fixture(scope="module")
+def programs(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the examples, built by CMake."""
+    folder = tmp_path_factory.mktemp("examples")
+    run("cmake", "-S", EXAMPLES, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", folder)
+    return folder
+
+
+def test_examples_by_cmake(programs: Path, model: Path, tmp_path: Path) -> None:
     for program in ("run_layer", "run_layer_cpp"):
-        check(run(tmp_path / "build" / program, model, TOKENS).stdout)
-        done = run(tmp_path / "build" / program, tmp_path / "none.json", TOKENS, code=1)
+        check(run(programs / program, model, TOKENS).stdout)
+        done = run(programs / program, tmp_path / "none.json", TOKENS, code=1)
         assert "none.json" in done.stderr
-        assert "usage" in run(tmp_path / "build" / program, model, code=2).stderr
+        assert "usage" in run(programs / program, model, code=2).stderr
         other = tmp_path / "bf16.json"
         other.write_text(json.dumps(SPEC | {"dtype": "bf16"}))
-        done = run(tmp_path / "build" / program, other, TOKENS, code=1)
+        done = run(programs / program, other, TOKENS, code=1)
         assert "dtype bf16 expected, f32 found" in done.stderr
+
+
+@pytest.mark.parametrize("program", ["run_parts", "run_parts_cpp"])
+def test_parts_of_two_ranks(programs: Path, tmp_path: Path, program: str) -> None:
+    """Prepare, experts and finalize alone: both ranks' rows of the layer of all experts."""
+    parts = EXAMPLES / "parts"
+    described = json.loads((parts / "experts-0.json").read_text())
+    del described["placement"]
+    spec, most = LayerSpec.from_json(described), described["max_tokens"] // 2
+    hidden, width = described["hidden_size"], described["intermediate_size"]
+
+    def join(seed: int, shape: tuple[int, ...], count: int) -> np.ndarray:
+        return np.concatenate([fill(seed + rank, shape)[:count] for rank in range(2)])
+
+    ids = [(np.arange(most * 2) * 3 + rank).reshape(most, 2)[:TOKENS] % 4 for rank in range(2)]
+    compare(run(programs / program, parts, TOKENS, env={}).stdout, spec, {
+        "hidden_states": join(10, (most, hidden), TOKENS), "topk_weights": join(20, (most, 2), TOKENS),
+        "topk_ids": np.concatenate(ids).astype(np.int32), "experts.w13": join(30, (2, 2 * width, hidden), 2),
+        "experts.w2": join(40, (2, hidden, width), 2)})
+    assert "max_tokens = 16" in run(programs / program, parts, most + 1, code=1).stderr
+    assert "prepare.mlir" in run(programs / program, tmp_path, TOKENS, code=1).stderr
+    assert "usage" in run(programs / program, parts, code=2).stderr
+    # An output that does not fit the input of the next part.
+    shutil.copytree(parts, tmp_path / "parts")
+    other = tmp_path / "parts" / "finalize.mlir"
+    other.write_text(other.read_text().replace("24xf32", "24xbf16"))
+    stderr = run(programs / program, tmp_path / "parts", TOKENS, code=1).stderr
+    assert "'partial'" in stderr and "dtype bf16 expected, f32 found" in stderr
 
 
 @pytest.mark.parametrize(("compiler", "source"), [("cc", "c/run_layer.c"), ("c++", "cpp/run_layer.cpp")])

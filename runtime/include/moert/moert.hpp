@@ -60,7 +60,7 @@ public:
     return error;
   }
 
-private:
+protected:
   struct Deleter {
     void operator()(T *made) const { Free(made); }
   };
@@ -129,6 +129,19 @@ public:
       return moert_communicator_adopt_nccl(&options, rank, ordinal, ncclComm,
                                            made);
     });
+  }
+  /// Ranks as threads of this process: `made` has dp * tp elements afterwards.
+  static Error createLocal(const moert_communicator_options &options,
+                           const Device &device,
+                           std::vector<Communicator> &made) {
+    std::vector<moert_communicator *> handles(
+        static_cast<size_t>(options.dp * options.tp));
+    Error error =
+        moert_communicator_create_local(&options, device.get(), handles.data());
+    made.clear();
+    for (moert_communicator *handle : handles)
+      made.emplace_back().handle.reset(handle);
+    return error;
   }
   Error check() const { return moert_communicator_check(get()); }
 };
