@@ -142,7 +142,9 @@ static PyObject *bindFor(LayerState &state, int operand, PyObject *object,
     Locked locked(state);
     if (!locked.isOpen() || !bindOperand(state, operand, *tensor, name))
       return nullptr;
-    state.isPrepared = false;
+    if (const Operand &bound = state.operands[size_t(operand)];
+        bound.isPrepared || bound.role == MOERT_PREPARED)
+      state.isPrepared = false;
     state.latestStream = stream;
     std::swap(state.weights[size_t(operand)], tensor);
   }

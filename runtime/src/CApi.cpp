@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 using namespace moert;
 using namespace moert::answers;
@@ -190,13 +189,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
     : device(device), executor(std::move(made)), spec(std::move(spec)),
       modelType(std::move(modelType)), planText(printPlan(executor->plan())) {
   const Plan &plan = executor->plan();
-  std::set<int64_t> prepared;
-  for (const Step &step : plan.prepare)
-    for (const Argument &argument : step.args)
-      if (argument.kind == Argument::Kind::Tensor)
-        prepared.insert(argument.tensor);
-  for (const TensorDecl &tensor : plan.tensors)
-    prepared.insert(tensor.inPlaceOf);
+  std::vector<bool> isReadByPrepare = findReadByPrepare(plan);
   std::vector<bool> isRead = findMemoryReadByRuns(plan);
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const TensorDecl &tensor = plan.tensors[i];
@@ -217,7 +210,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
         isPrepared ? int64_t(kWorkspaceAlignment)
                    : std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
     info.strided = tensor.strided;
-    info.prepared = !isPrepared && prepared.count(static_cast<int64_t>(i)) > 0;
+    info.prepared = !isPrepared && isReadByPrepare[i];
     info.read_by_runs = isRead[i];
     std::vector<int64_t> &shape = shapes.emplace_back();
     for (const Expr &size : tensor.shape) {

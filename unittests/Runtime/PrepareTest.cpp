@@ -122,33 +122,58 @@ TEST_F(PrepareTest, WeightsThatWereOverwrittenAreBoundAnew) {
   expectResult(y);
 }
 
-TEST(PreparePlanTest, AnotherWeightBoundAnewCallsForAllOfThem) {
-  // A second weight, which no step overwrites.
-  Plan plan = makeInPlacePlan();
-  plan.tensors.push_back({"other", DType::F32, {kWidth}, TensorRole::Weight});
-  auto device = createHostDevice(1);
-  ASSERT_TRUE(device);
-  ModuleImage image;
-  image.lookup = [](const std::string &) -> Result<HostKernelFn> {
-    return &doubleInPlace;
-  };
-  auto executor = Executor::create(plan, **device, image);
-  ASSERT_TRUE(executor) << executor.status().toString();
-  std::vector<float> scale(kWidth), other(kWidth);
-  auto bind = [&](const char *name, std::vector<float> &data) {
-    return (*executor)->bind(name, {data.data(), DType::F32, {kWidth}, {}});
-  };
-  ASSERT_TRUE(bind("scale", scale));
-  EXPECT_EQ((*executor)->prepareWeights().status().message(),
-            "prepareWeights: weight 'other' is not bound; bind it first");
-  ASSERT_TRUE(bind("other", other));
-  ASSERT_TRUE((*executor)->prepareWeights());
-  ASSERT_TRUE(bind("other", other));
-  EXPECT_EQ((*executor)->prepareWeights().status().message(),
+/// makeInPlacePlan() with a second weight, which no step overwrites.
+class OtherWeightTest : public ::testing::Test {
+protected:
+  /// Prepares, and binds the second weight anew.
+  void bindAnew(bool isReadByPrepare) {
+    Plan plan = makeInPlacePlan();
+    if (isReadByPrepare)
+      plan.prepare[0].args.push_back(
+          Argument::ofTensor(static_cast<int64_t>(plan.tensors.size())));
+    plan.tensors.push_back({"other", DType::F32, {kWidth}, TensorRole::Weight});
+    auto made = createHostDevice(1);
+    ASSERT_TRUE(made);
+    device = std::move(*made);
+    ModuleImage image;
+    image.lookup = [](const std::string &) -> Result<HostKernelFn> {
+      return &doubleInPlace;
+    };
+    auto created = Executor::create(plan, *device, image);
+    ASSERT_TRUE(created) << created.status().toString();
+    executor = std::move(*created);
+    ASSERT_TRUE(bind("scale", scale));
+    EXPECT_EQ(executor->prepareWeights().status().message(),
+              "prepareWeights: weight 'other' is not bound; bind it first");
+    ASSERT_TRUE(bind("other", other));
+    ASSERT_TRUE(executor->prepareWeights());
+    ASSERT_TRUE(bind("other", more));
+  }
+
+  Status bind(const char *name, std::vector<float> &data) {
+    return executor->bind(name, {data.data(), DType::F32, {kWidth}, {}});
+  }
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Executor> executor;
+  std::vector<float> scale = std::vector<float>(kWidth, 1.0f);
+  std::vector<float> other = std::vector<float>(kWidth), more = other;
+};
+
+TEST_F(OtherWeightTest, OfPrepareCallsForAllOfThem) {
+  bindAnew(/*isReadByPrepare=*/true);
+  EXPECT_EQ(executor->prepareWeights().status().message(),
             "prepareWeights: weight 'scale' was overwritten by an earlier "
             "preparation; bind it again with its values");
   ASSERT_TRUE(bind("scale", scale));
-  EXPECT_TRUE((*executor)->prepareWeights());
+  EXPECT_TRUE(executor->prepareWeights());
+}
+
+TEST_F(OtherWeightTest, OfRunsAloneChangesNoPreparation) {
+  bindAnew(/*isReadByPrepare=*/false);
+  ASSERT_TRUE(executor->prepareWeights());
+  EXPECT_EQ(scale[0], 2.0f);
+  EXPECT_EQ(executor->view("other")->data, more.data());
 }
 
 TEST(PreparePlanTest, RefusesWhatCannotBeInPlace) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Bindings.h"
+#include "../plan/ReadTensors.h"
 #include "../support/Check.h"
 
 namespace moert {
@@ -70,11 +71,14 @@ Status Bindings::bind(const std::string &name, const TensorView &view) {
     return Status::ok();
   }
   BoundTensor made = {view.data, view.shape, usedStrides(view), true};
+  // A weight that runs alone read, such as an adapter, changes no preparation.
+  bool isOfPrepare = findReadByPrepare(layer->plan)[*index] ||
+                     tensor.role == TensorRole::Prepared;
   if (tensor.role == TensorRole::Weight) {
     if (Status status = encodeMaps(*index, made); !status)
       return status.withContext("bind '" + name + "'");
-    haveWeightsMoved |=
-        made.data != bound.data || made.strides != bound.strides;
+    haveWeightsMoved |= isOfPrepare && (made.data != bound.data ||
+                                        made.strides != bound.strides);
   }
   if (tensor.role == TensorRole::Prepared) {
     made.isNew = true;
@@ -86,7 +90,7 @@ Status Bindings::bind(const std::string &name, const TensorView &view) {
   if (isArgument(tensor))
     return Status::ok();
   memory.reset();
-  if (!layer->plan.prepare.empty())
+  if (!layer->plan.prepare.empty() && isOfPrepare)
     hasPrepared = false;
   return Status::ok();
 }

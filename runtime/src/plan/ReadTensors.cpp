@@ -9,13 +9,27 @@
 
 namespace moert {
 
+static void markRead(const std::vector<Step> &steps,
+                     std::vector<bool> &isRead) {
+  for (const Step &step : steps)
+    for (const Argument &arg : step.args)
+      if (arg.kind == Argument::Kind::Tensor)
+        isRead[arg.tensor] = true;
+}
+
 std::vector<bool> findReadByRuns(const Plan &plan) {
   std::vector<bool> isRead(plan.tensors.size());
   for (const Variant &variant : plan.variants)
-    for (const Step &step : variant.steps)
-      for (const Argument &arg : step.args)
-        if (arg.kind == Argument::Kind::Tensor)
-          isRead[arg.tensor] = true;
+    markRead(variant.steps, isRead);
+  return isRead;
+}
+
+std::vector<bool> findReadByPrepare(const Plan &plan) {
+  std::vector<bool> isRead(plan.tensors.size());
+  markRead(plan.prepare, isRead);
+  for (const TensorDecl &tensor : plan.tensors)
+    if (tensor.inPlaceOf >= 0)
+      isRead[static_cast<size_t>(tensor.inPlaceOf)] = true;
   return isRead;
 }
 

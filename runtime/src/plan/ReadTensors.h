@@ -21,6 +21,9 @@ std::vector<bool> findReadByRuns(const Plan &plan);
 /// through a prepared tensor that was made there.
 std::vector<bool> findMemoryReadByRuns(const Plan &plan);
 
+/// Per tensor of the plan: whether prepare steps read or overwrite it.
+std::vector<bool> findReadByPrepare(const Plan &plan);
+
 } // namespace moert
 
 #endif // MOERT_SRC_PLAN_READTENSORS_H
