@@ -11,15 +11,14 @@ import pytest
 import torch
 from checkpoints import list_formats
 from test_formats import EXPERTS, HIDDEN, TOKENS, WIDTH, load, make_call, make_runner, run, swiglu, verify
+from test_memory import preparing  # noqa: F401 (a fixture)
 from vllm.config import LoRAConfig, VllmConfig
 from vllm.lora.layers.fused_moe import FusedMoEWithLoRA
-from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
 import moec
 from moec.vllm.experts import choose
 from moec.vllm.lora import MoecLoRAExperts
 
-PLAIN = list_formats()["16 bits"]
 ADAPTERS, RANK = 2, 8
 
 
@@ -55,17 +54,33 @@ def compute(numbers: dict[str, torch.Tensor], call: Any, adapters: list[Any], ma
     return output
 
 
+FORMATS = list_formats()
+PLAIN = FORMATS["16 bits"]
+#: Formats whose weights a layer prepares, ahead of the adapters.
+PREPARED = ("fp8 blocks", "GPTQ int4 g128", "mxfp4")
+
+
 # parity: N8, L64
-def test_adapters_of_vllm(adapted: LoRAConfig) -> None:
+@pytest.mark.parametrize("name, is_prepared", [("16 bits", False), *((name, True) for name in PREPARED)])
+def test_adapters_of_vllm(
+    adapted: LoRAConfig, request: pytest.FixtureRequest, name: str, is_prepared: bool
+) -> None:
     """The stacked tensors are read in place: adapters are set, and reset, between calls."""
-    runner = make_runner(PLAIN)
+    if is_prepared:
+        request.getfixturevalue("preparing")
+    format = FORMATS[name]
+    runner = make_runner(format)
     layer = runner.routed_experts
-    numbers, call = load(layer, PLAIN), make_call()
+    numbers, call = load(layer, format), make_call()
     layer.quant_method.process_weights_after_loading(layer)
+    assert ("moec_experts_w13_prepacked" in dict(layer.named_parameters())) == is_prepared
+    none = compute(numbers, call, [None] * ADAPTERS, torch.full((TOKENS,), -1))
+    # vLLM may have no adapters for these modules.
+    verify(run(layer, call), none, format.bound)
     wrapped = FusedMoEWithLoRA(runner)
     wrapped.create_lora_weights(ADAPTERS, adapted)
     assert isinstance(wrapped._moe_kernel.fused_experts, MoecLoRAExperts)
-    verify(run(layer, call), compute(numbers, call, [None] * ADAPTERS, torch.full((TOKENS,), -1)), 6e-3)
+    verify(run(layer, call), none, format.bound)
     mapping = (torch.arange(TOKENS) % (ADAPTERS + 1) - 1).to(torch.int32)
     meta = types.SimpleNamespace(meta_args=lambda tokens, specialize: (mapping[:tokens],))
     wrapped.set_mapping(types.SimpleNamespace(lora_config=adapted, token_mapping_meta=meta))
@@ -73,31 +88,30 @@ def test_adapters_of_vllm(adapted: LoRAConfig) -> None:
     for index in range(ADAPTERS):
         adapters[index] = make_adapter(index)
         wrapped.set_lora(index, *adapters[index])
-        verify(run(layer, call), compute(numbers, call, adapters, mapping), 8e-3)
+        verify(run(layer, call), compute(numbers, call, adapters, mapping), format.bound + 2e-3)
     wrapped.reset_lora(0)
     adapters[0] = None
-    verify(run(layer, call), compute(numbers, call, adapters, mapping), 8e-3)
+    verify(run(layer, call), compute(numbers, call, adapters, mapping), format.bound + 2e-3)
 
 
-@pytest.mark.parametrize("change, weight, reason", [
-    ({}, keys.kFp8StaticChannelSym, "LoRA adapters of quantized experts"),
-    ({"fully_sharded_loras": True}, None, "LoRA adapters with fully_sharded_loras"),
-    ({"enable_moe_shared_loras": True}, None, "LoRA adapters with enable_moe_shared_loras"),
-    ({"lora_dtype": torch.float16}, None, "LoRA adapters of torch.float16 beside torch.bfloat16"),
+@pytest.mark.parametrize("change, reason", [
+    ({"fully_sharded_loras": True}, "LoRA adapters with fully_sharded_loras"),
+    ({"enable_moe_shared_loras": True}, "LoRA adapters with enable_moe_shared_loras"),
+    ({"lora_dtype": torch.float16}, "LoRA adapters of torch.float16 beside torch.bfloat16"),
 ])
 def test_what_keeps_the_kernel_of_vllm(
-    adapted: LoRAConfig, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], weight: Any, reason: str
+    adapted: LoRAConfig, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], reason: str
 ) -> None:
     for name, value in change.items():
         monkeypatch.setattr(adapted, name, value)
-    chosen, found = choose(make_runner(PLAIN).routed_experts.moe_config, weight, None)
+    chosen, found = choose(make_runner(PLAIN).routed_experts.moe_config, None, None)
     assert chosen is None and found is not None and reason in found
 
 
 def test_gate_and_up_in_one_tensor(adapted: LoRAConfig) -> None:
     layer = make_runner(PLAIN).routed_experts
     chosen, _ = choose(layer.moe_config, None, None)
-    assert chosen is MoecLoRAExperts
+    assert chosen is not None and issubclass(chosen, MoecLoRAExperts)
     context = types.SimpleNamespace(w13_lora_a_stacked=(torch.zeros(1),))
     experts = object.__new__(chosen)
     experts.moe_config = layer.moe_config

@@ -53,7 +53,8 @@ class Preparing:
                 for info in self.layer.tensors if info.name in WORDS]
 
     def bind(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.words = {name: tensors[name] for name in WORDS}
+        # Adapters are bound alone, and change no preparation.
+        self.words |= {name: tensors[name] for name in WORDS if name in tensors}
         self.layer.bind({name: each for name, each in tensors.items() if name not in WORDS})
 
     def bind_memory(self, name: str, memory: torch.Tensor) -> None:

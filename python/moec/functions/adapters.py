@@ -27,6 +27,20 @@ class Adapters:
     #: [A, E, H, r].
     w2_b: torch.Tensor
 
+    @classmethod
+    def make_empty(
+        cls, adapters: int, rank: int, experts: int, hidden: int, width: int, is_gated: bool, dtype: torch.dtype,
+        device: torch.device,
+    ) -> Adapters:
+        """Returns memory of these sizes with undefined values, for calls whose tokens have no adapter."""
+        def make(before: int, after: int) -> tuple[torch.Tensor, torch.Tensor]:
+            sizes = (rank, before), (after, rank)
+            a, b = (torch.empty((adapters, experts, *size), dtype=dtype, device=device) for size in sizes)
+            return a, b
+
+        first = [make(hidden, width) for _ in range(2 if is_gated else 1)]
+        return cls(*zip(*first), *make(width, hidden))
+
     def list(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors by their names in a layer."""
         names = ("gate", "up")[-len(self.w13_a):]

@@ -218,7 +218,7 @@ class Experts:
     ) -> Held:
         """Makes the layer and prepares these weights for all following calls. Tensors that are not in the result are
         not read any more: w1, w2 and the tensors of quant_config may be freed, and calls may pass anything as w1 and
-        w2.
+        w2. Those of use_adapters() are read, and are not part of the result.
 
         previous: the result of an earlier call. If it fits, the weights are written to its memory, which captured
             graphs read.
@@ -228,7 +228,9 @@ class Experts:
         layer = PooledLayer(check_device(w1.device, "w1"), spec)
         weights = {name: as_bytes(each.detach()) for name, each in weights.items()}
         read_by_calls = {info.name for info in layer.layer.tensors if info.read_by_calls}
-        read = {name: each for name, each in weights.items() if name in read_by_calls}
+        # Adapters are read where use_adapters() says, also if the weights keep the memory of earlier ones.
+        read = {
+            name: each for name, each in weights.items() if name in read_by_calls and not name.startswith("lora.")}
         sources = {each.untyped_storage().data_ptr() for each in read.values()}
         memory = None
         if previous is not None and previous.fits(layer.layer.prepared_tensors, read):
@@ -274,9 +276,20 @@ class Experts:
         return self.layer
 
     def use_adapters(self, adapters: Optional[Adapters]) -> None:
-        """Makes the following workspace_bytes() and hold() those of a layer with adapters, or of one without."""
+        """Makes the following workspace_bytes() and hold() those of a layer with adapters, or of one without. After
+        hold(), adapters of the same sizes may replace others."""
         with self._lock:
-            self._adapters = adapters
+            self._take_adapters(adapters)
+
+    def _take_adapters(self, adapters: Optional[Adapters]) -> None:
+        if self._held is not None and adapters is not self._adapters:
+            if adapters is None or self._adapters is None:
+                raise InvalidArgument(
+                    "adapters: a layer that holds its weights has adapters in all calls or in none; call use_adapters() "
+                    "ahead of hold()")
+            assert self.layer is not None
+            self.layer.layer.bind(dict(adapters.list()))
+        self._adapters = adapters
 
     def _list_more(self) -> list[torch.Tensor]:
         """Returns further tensors that are part of the layer's key."""
@@ -347,7 +360,7 @@ class Experts:
             # Kernels may read input rows after they have written output rows.
             hidden_states = hidden_states.clone()
         with self._lock:
-            self._adapters = adapters
+            self._take_adapters(adapters)
             layer = self._prepare(w1, w2, hidden, out.dtype, ids.shape[1])
             layer.run(hidden_states, ids, weights, target, workspace, scale, adapter_ids)
         return out if target is out else out.copy_(target)

@@ -10,6 +10,7 @@ from typing import Any, Optional
 import torch
 import vllm.envs as envs
 import vllm.model_executor.layers.fused_moe.modular_kernel as mk
+from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import (
     FusedMoEConfig,
@@ -86,7 +87,8 @@ def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
 def travels_quantized(moe_config: FusedMoEConfig, quant_config: FusedMoEQuantConfig) -> bool:
     """Returns whether rows are quantized ahead of the experts: they come from other ranks, in half the bytes."""
     parallel = moe_config.moe_parallel_config
-    if parallel.dp_size == 1 or parallel.is_sequence_parallel or quant_config.quant_dtype not in (
+    # Adapters read rows as they are.
+    if moe_config.is_lora_enabled or parallel.dp_size == 1 or parallel.is_sequence_parallel or quant_config.quant_dtype not in (
             keys.FP8_DTYPE, torch.int8):
         return False
     found = describe_input(quant_config, moe_config.hidden_dim)
@@ -421,9 +423,9 @@ def choose(
         # The class in lora.py derives from one of this module.
         from .lora import MoecLoRAExperts, why_not_adapted
 
-        if (reason := why_not_adapted(moe, weight_key)) is not None:
+        if (reason := why_not_adapted(moe)) is not None:
             return None, f"kernel does not support {reason}"
-        found = MoecLoRAExperts
+        found = MoecLoRAExperts.of_config(get_current_vllm_config().lora_config)
     supported, reason = found.is_supported_config(
         found, moe, weight_key, activation_key, found.activation_format()
     )
