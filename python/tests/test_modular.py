@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import types
@@ -30,6 +31,7 @@ from moec.modular import (  # noqa: E402
     NoEP,
     OverRanks,
     OverRanksLogits,
+    SharedExperts,
     TopKWeightAndReduceNoOP,
 )
 
@@ -143,6 +145,48 @@ def test_shared_experts_beside_the_way_back() -> None:
     pairs = run_ranks(work)
     case.verify(torch.cat([routed for _, routed in pairs]))
     assert torch.equal(torch.cat([shared for shared, _ in pairs]), case["hidden_states"] * 2)
+
+
+# parity: R7
+def test_stream_of_shared_experts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU: behind the caller's work, and ahead of what follows the kernel; switched off, and not with many rows."""
+    order: list[Any] = []
+
+    def make_stream(name: str) -> Any:
+        return types.SimpleNamespace(name=name, wait_stream=lambda stream: order.append((name, "waits for", stream.name)))
+
+    def make_rows(count: int) -> Any:
+        return types.SimpleNamespace(
+            device=torch.device("cuda:0"), shape=(count, 64),
+            record_stream=lambda stream: order.append(("kept for", stream.name)))
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: make_stream("caller"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: make_stream("own"))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext(order.append(("on", stream.name))))
+    made = make_rows(4)
+    shared = SharedExperts(lambda rows: made, stream_tokens=4)
+    receive = shared.start(make_rows(4))
+    assert receive is not None
+    assert order == [("own", "waits for", "caller"), ("kept for", "own"), ("on", "own")]
+    assert receive() is made and order[3:] == [("caller", "waits for", "own"), ("kept for", "caller")]
+    assert shared.start(make_rows(5)) is None
+    assert SharedExperts(lambda rows: made, stream_tokens=0).start(make_rows(1)) is None
+    assert SharedExperts(lambda rows: made).start(torch.zeros(1, 64)) is None
+
+
+def test_shared_experts_that_have_begun() -> None:
+    case, notes = Case(**SIZES), []
+
+    class Begun(SharedExperts):
+        def start(self, rows: torch.Tensor) -> Any:
+            notes.append("start")
+            return lambda: notes.append("receive") or rows * 3
+
+    names = ("hidden_states", "experts.w13", "experts.w2", "topk_weights", "topk_ids")
+    kernel = ModularKernel(NoEP(), Experts("silu"))
+    shared, output = kernel.apply(*(case[name] for name in names), shared_experts=Begun(lambda rows: rows))
+    verify(case, output, 1)
+    assert torch.equal(shared, case["hidden_states"] * 3) and notes == ["start", "receive"]
 
 
 def test_weights_on_the_input() -> None:

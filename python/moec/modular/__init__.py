@@ -27,6 +27,7 @@ from .kernel import ModularKernel
 from .metadata import ExpertTokensMetadata, SharedResizableBuffer
 from .over_ranks import OverRanks, OverRanksLogits
 from .prepare_finalize import InBatches, NoEP, NoEPLogits, PrepareAndFinalize
+from .shared_experts import SharedExperts
 from .weight_and_reduce import (
     TopKWeightAndReduce,
     TopKWeightAndReduceContiguous,
@@ -48,6 +49,7 @@ __all__ = [
     "OverRanks",
     "OverRanksLogits",
     "PrepareAndFinalize",
+    "SharedExperts",
     "SharedResizableBuffer",
     "TopKWeightAndReduce",
     "TopKWeightAndReduceContiguous",

@@ -13,6 +13,7 @@ import torch
 from .. import InvalidArgument
 from ..functions.quantization import QuantConfig
 from .metadata import SharedResizableBuffer
+from .shared_experts import SharedExperts
 from .weight_and_reduce import TopKWeightAndReduceDelegate
 
 
@@ -162,10 +163,13 @@ class ModularKernel:
         topk_ids: ids of all ranks' experts.
         global_num_experts: experts of all ranks; -1: those of w1.
         expert_map: i32 [global_num_experts], this rank's experts; -1 for those of others.
-        shared_experts: called while rows return, with shared_experts_input, else hidden_states.
+        shared_experts: called while rows return, with shared_experts_input, else hidden_states; SharedExperts may run on
+            a stream of their own.
 
         Raises InvalidArgument, and the communicator's exception if a rank does not come."""
         total = w1.shape[0] if global_num_experts == -1 else global_num_experts
+        given = hidden_states if shared_experts_input is None else shared_experts_input
+        begun = shared_experts.start(given) if isinstance(shared_experts, SharedExperts) else None
         rows, scale, meta, ids, weights = self._prepare(
             (hidden_states, topk_weights, topk_ids, total, expert_map, apply_router_weight_on_input))
         choice = topk_weights if weights is None else weights, topk_ids if ids is None else ids
@@ -176,13 +180,14 @@ class ModularKernel:
         output = hidden_states.new_empty((*hidden_states.shape[:-1], width))
         arguments = (
             output, made, *choice, apply_router_weight_on_input, self._find_reduction())
-        given = hidden_states if shared_experts_input is None else shared_experts_input
-        shared = None
+        pending = None
         if self.prepare_finalize.supports_async():
             pending = self.prepare_finalize.finalize_async(*arguments)
-            shared = None if shared_experts is None else shared_experts(given)
-            self._receive(pending)
         else:
             self.prepare_finalize.finalize(*arguments)
-            shared = None if shared_experts is None else shared_experts(given)
+        shared = None
+        if shared_experts is not None:
+            shared = shared_experts(given) if begun is None else begun()
+        if pending is not None:
+            self._receive(pending)
         return output if shared_experts is None else (shared, output)
