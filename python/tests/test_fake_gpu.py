@@ -287,6 +287,38 @@ def test_writes_to_prepared_weights_are_seen(gpu, prepared) -> None:
     assert (call(), call()) == (with_preparation, without)
 
 
+def test_weights_of_calls_alone_change_no_preparation(gpu, prepared) -> None:
+    """Such as adapters, which engines make after weights are prepared and released."""
+    layer, weights = prepared
+    hidden, out = gpu((5, 512)), gpu((5, 512))
+    count_launches = ctypes.CDLL(str(LIBRARY)).fakeCudaNumLaunches
+
+    def call() -> int:
+        before = count_launches()
+        layer(hidden, out=out)
+        return count_launches() - before
+
+    (gate,) = (info for info in layer.tensors if info.name == "gate.weight")
+
+    def bind_gate() -> None:
+        layer.bind({gate.name: gpu(gate.shape, gate.dtype)})
+
+    with_preparation, without = call(), call()
+    bind_gate()
+    assert call() == without
+    # Nor is a write to a prepared weight lost.
+    weights["experts.w2"]._version += 1
+    bind_gate()
+    assert (call(), call()) == (with_preparation, without)
+    layer.release_weights()
+    bind_gate()
+    assert call() == without
+    # The released weights are still missed if one of them is bound alone.
+    layer.bind({"experts.w13": weights["experts.w13"]})
+    with pytest.raises(moec.InvalidArgument, match="was released after its preparation; bind it again"):
+        call()
+
+
 def test_numbers_of_valid_tokens(gpu, layer: moec.Layer) -> None:
     hidden, out = gpu((5, 64)), gpu((5, 64))
     for count in (3, 0, 5, 2000, 2**31 - 1, 3):
