@@ -293,6 +293,51 @@ def test_receivers_in_any_order() -> None:
     run_ranks(work)
 
 
+def test_sums_in_any_order() -> None:
+    """The same for finalize: a receiver without its hook, one that is called twice, and one that is not called."""
+    communicators = ranks.local(RANKS, limit=5)
+
+    def work(rank: int) -> None:
+        over = OverRanks(communicators[rank], EXPERTS, max_tokens=16)
+        weights, ids = torch.ones(RANKS * TOKENS, 2), torch.zeros(RANKS * TOKENS, 2, dtype=torch.int32)
+        outputs = [torch.zeros(TOKENS, 64) for _ in range(3)]
+        (_, first), (hook, second), _ = [
+            over.finalize_async(
+                output, torch.full((RANKS * TOKENS, 64), float(number + 1)), weights, ids, False, TopKWeightAndReduceNoOP())
+            for number, output in enumerate(outputs)]
+        hook()
+        second()
+        first()
+        assert (outputs[0] == RANKS).all() and (outputs[1] == 2 * RANKS).all()
+        with pytest.raises(moec.InvalidArgument, match="receiver: called twice"):
+            first()
+        over.finalize(outputs[0], torch.ones(RANKS * TOKENS, 64), weights, ids, False, TopKWeightAndReduceNoOP())
+        assert (outputs[2] == 3 * RANKS).all()
+
+    run_ranks(work)
+
+
+def test_rank_that_leaves_ahead_of_the_sum() -> None:
+    """The kernel of the other rank ends with an error that names it, and so does its next call."""
+    case, communicators = RankCase(), ranks.local(RANKS, limit=1)
+
+    def work(rank: int) -> None:
+        prepare, experts = make_parts("sums", communicators[rank], None, False)
+        if rank == 1:
+            prepare.prepare(
+                case.own(1, "hidden_states"), case.own(1, "topk_weights"), case.own(1, "topk_ids"), EXPERTS, None, False,
+                None)
+            return
+        kernel = ModularKernel(prepare, experts)
+        begin = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(moec.Error, match="rank 1"):
+                case.apply(kernel, rank)
+        assert time.monotonic() - begin < 10
+
+    run_ranks(work)
+
+
 def test_rank_that_leaves() -> None:
     communicators = ranks.local(RANKS, limit=0.5)
     rows, weights, ids = torch.zeros(TOKENS, 64), torch.ones(TOKENS, 2), torch.zeros(TOKENS, 2, dtype=torch.int32)
@@ -346,6 +391,7 @@ def test_parts_that_do_not_fit() -> None:
         (InBatches(NoEP(), 8, 4), Experts(), "InBatches and Experts: rows of BatchedExperts and of Standard"),
         (InBatches(NoEP(), 8, 4), BatchedExperts(max_num_tokens=9), "max_num_tokens is 8 and 9"),
         (InBatches(over, 8, 4), BatchedExperts(max_num_tokens=8), "num_dispatchers is 2 and 1"),
+        (over, Experts("silu", QuantConfig(quant_dtype="nvfp4")), "OverRanks and Experts: quant_config: quant_dtype: nvfp4"),
     ):
         with pytest.raises(moec.InvalidArgument, match=message):
             ModularKernel(prepare, experts)

@@ -12,6 +12,7 @@ import torch
 
 from .. import InvalidArgument
 from ..functions.quantization import QuantConfig
+from .input_quantization import describe_input
 from .metadata import SharedResizableBuffer
 from .shared_experts import SharedExperts
 from .weight_and_reduce import TopKWeightAndReduceDelegate
@@ -43,10 +44,23 @@ def check_parts(prepare_finalize: Any, fused_experts: Any) -> None:
         raise InvalidArgument(
             f"{names}: num_dispatchers is {prepare_finalize.num_dispatchers()} and {dispatchers}; give both the same")
     config = fused_experts.quant_config
-    if _is_of_vllm(prepare_finalize) and isinstance(config, QuantConfig):
+    if not _is_of_vllm(prepare_finalize):
+        _check_scales(names, config, fused_experts.expects_unquantized_inputs)
+    elif isinstance(config, QuantConfig):
         raise InvalidArgument(
             f"{names}: the first reads more of a quant_config than a QuantConfig has; give the experts vLLM's "
             "FusedMoEQuantConfig")
+
+
+def _check_scales(names: str, config: Any, is_deferred: bool) -> None:
+    """Raises InvalidArgument for experts that take rows and scales which moec's prepare does not make."""
+    if is_deferred:
+        return
+    try:
+        describe_input(config, hidden=1)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{names}: {error}, or by the experts, with expects_unquantized_inputs") from None
 
 
 class _Memory:
