@@ -91,9 +91,14 @@ def run(folder, model: dict, ranks: Ranks, inputs, tokens: int, *options: str) -
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT)
 
 
-def verify(folder, model: dict, ranks: Ranks, tokens: int = 5, seed: int = 1, ids=None, options=()) -> None:
+def verify(
+    folder, model: dict, ranks: Ranks, tokens: int = 5, seed: int = 1, ids=None, options=(), change=None
+) -> None:
+    """change: called with the inputs ahead of the run."""
     spec = read_spec(model)
     inputs = generate(spec, tokens * ranks.token_ranks, seed)
+    if change is not None:
+        change(inputs)
     if ids is not None:
         inputs["topk_ids"] = ids.astype(np.int32)
     done = run(folder, model, ranks, inputs, tokens, *options)
@@ -124,6 +129,22 @@ SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channe
 ])
 def test_layers(layer, ranks, tmp_path):
     verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
+
+
+# parity: N18
+@pytest.mark.parametrize(("ranks", "options"), [
+    (Ranks(2, 1, "linear"), ()), (Ranks(2, 2, "round_robin"), ()), (Ranks(2, 2), ()),
+    (Ranks(2, 1, "linear"), ("--device=sim:1", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60"))])
+def test_one_scale_for_the_rows_of_all_ranks(ranks, options, tmp_path):
+    """The rows of all ranks but the first are so small that by a scale of their own they would be other numbers."""
+    def shrink(inputs) -> None:
+        inputs["hidden_states"][5:] *= 2.0**-15
+
+    # Each rank has a scale of its own for the rows of the second product, unlike the reference.
+    weight = {"dtype": "fp8_e4m3", "scale": "channel"}
+    quantization = {
+        "weight": weight, "activation": {"dtype": "fp8_e4m3", "scale": "tensor"}, "w2": {"weight": weight}}
+    verify(tmp_path, spec_of(dtype="bf16", quantization=quantization), ranks, options=options, change=shrink)
 
 
 @pytest.mark.parametrize("experts", ["linear", None], ids=str)

@@ -14,6 +14,7 @@
 // docs/use/parallel.md has the rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Names.h"
@@ -103,7 +104,9 @@ private:
   bool isBatchInvariant() { return func->hasAttr(kBatchInvariantAttr); }
   LogicalResult verifyInvariance();
   void takeZeroExperts();
-  Ops findExpertOps() const;
+  void copyForOwnRows(ArrayRef<Operation *> made, const Ops &ops);
+  Ops takeTensorScales(const Ops &ops);
+  Ops findExpertOps();
   Ops findGroupOps() const;
   LogicalResult findDestinations();
   void countOwnRows();
@@ -179,9 +182,13 @@ LogicalResult Parallelizer::findOps() {
   if (sumNorm)
     latentUp = cast<GroupedMatmulOp>(*sumNorm->user_begin());
   for (auto scale : func.getOps<TensorScaleOp>())
-    return scale.emitOpError("computes one scale for all rows of a call, but "
-                             "each rank of a mesh has different rows; quantize "
-                             "by 'token' or 'group', or with a given scale");
+    if (scale.getNumValidTokens() || scale.getIsPadding() || mesh.getSp())
+      return scale.emitOpError(
+          "computes one scale for all valid rows of a call, but a rank does "
+          "not "
+          "know which rows of other ranks are valid, nor with 'sp' the rows of "
+          "its group; quantize by 'token' or 'group', with a given scale, or "
+          "without 'num_valid_tokens', 'padding_mask' and 'sp'");
   return success();
 }
 
@@ -231,8 +238,45 @@ void Parallelizer::takeZeroExperts() {
       latentUp = product;
 }
 
+/// A scale and its quantization, once more for the uses in ops on a rank's own
+/// rows, those of a shared expert.
+void Parallelizer::copyForOwnRows(ArrayRef<Operation *> made, const Ops &ops) {
+  auto isOwn = [&](OpOperand &use) {
+    return !ops.contains(use.getOwner()) &&
+           !llvm::is_contained(made, use.getOwner());
+  };
+  if (llvm::none_of(made.back()->getUses(), isOwn))
+    return;
+  b.setInsertionPointAfter(made.back());
+  IRMapping copies;
+  for (Operation *op : made) {
+    Operation *copy = b.clone(*op, copies);
+    setNames(copy, {("own_" + getName(op->getResult(0))).str()});
+    op->getResult(0).replaceUsesWithIf(copy->getResult(0), isOwn);
+  }
+}
+
+/// The quantizations of `ops`' rows by one scale, each behind its scale, which
+/// is that of all ranks' rows.
+Parallelizer::Ops Parallelizer::takeTensorScales(const Ops &ops) {
+  Ops taken;
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands()) {
+      auto quantize = operand.getDefiningOp<QuantizeOp>();
+      auto scale =
+          quantize && quantize.getTensorScale()
+              ? quantize.getTensorScale().getDefiningOp<TensorScaleOp>()
+              : TensorScaleOp();
+      if (!scale || ops.contains(quantize) || !taken.insert(scale))
+        continue;
+      taken.insert(quantize);
+      copyForOwnRows({scale, quantize}, ops);
+    }
+  return taken;
+}
+
 /// The ops that run on the rows of all ranks, in order.
-Parallelizer::Ops Parallelizer::findExpertOps() const {
+Parallelizer::Ops Parallelizer::findExpertOps() {
   Ops ops;
   ops.insert(places.begin(), places.end());
   ops.insert(permute);
@@ -240,7 +284,9 @@ Parallelizer::Ops Parallelizer::findExpertOps() const {
                                         std::next(unpermute->getIterator())))
     if (readsOf(&op, ops))
       ops.insert(&op);
-  return ops;
+  Ops all = takeTensorScales(ops);
+  all.insert(ops.begin(), ops.end());
+  return all;
 }
 
 /// The ops that run on the rows of a group, in order: those with weights that
@@ -274,6 +320,10 @@ LogicalResult Parallelizer::findDestinations() {
   constexpr double mostShare = 0.95;
   // Replicas are loaded for each id of a row.
   constexpr int64_t mostReplicas = 8;
+  // One scale for all rows reads all of them on each rank.
+  if (llvm::any_of(func.getOps<TensorScaleOp>(),
+                   [](TensorScaleOp scale) { return !scale.getOffsets(); }))
+    return success();
   if (places.empty() || !places.front().getTable())
     return success();
   PlaceIdsOp place = places.front();
