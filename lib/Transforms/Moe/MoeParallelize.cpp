@@ -184,11 +184,10 @@ LogicalResult Parallelizer::findOps() {
   for (auto scale : func.getOps<TensorScaleOp>())
     if (scale.getNumValidTokens() || scale.getIsPadding() || mesh.getSp())
       return scale.emitOpError(
-          "computes one scale for all valid rows of a call, but a rank does "
-          "not "
-          "know which rows of other ranks are valid, nor with 'sp' the rows of "
-          "its group; quantize by 'token' or 'group', with a given scale, or "
-          "without 'num_valid_tokens', 'padding_mask' and 'sp'");
+          "computes one scale for all valid rows of a call, but a rank knows "
+          "neither which rows of other ranks are valid nor, with 'sp', the "
+          "rows of its group; quantize by 'token' or 'group', with a given "
+          "scale, or without 'num_valid_tokens', 'padding_mask' and 'sp'");
   return success();
 }
 

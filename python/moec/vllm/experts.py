@@ -88,8 +88,9 @@ def travels_quantized(moe_config: FusedMoEConfig, quant_config: FusedMoEQuantCon
     """Returns whether rows are quantized ahead of the experts: they come from other ranks, in half the bytes."""
     parallel = moe_config.moe_parallel_config
     # Adapters read rows as they are.
-    if moe_config.is_lora_enabled or parallel.dp_size == 1 or parallel.is_sequence_parallel or quant_config.quant_dtype not in (
-            keys.FP8_DTYPE, torch.int8):
+    if moe_config.is_lora_enabled or parallel.dp_size == 1 or parallel.is_sequence_parallel:
+        return False
+    if quant_config.quant_dtype not in (keys.FP8_DTYPE, torch.int8):
         return False
     found = describe_input(quant_config, moe_config.hidden_dim)
     # A scale that all rows share is known on all ranks only if it is given.

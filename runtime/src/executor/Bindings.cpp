@@ -72,8 +72,9 @@ Status Bindings::bind(const std::string &name, const TensorView &view) {
   }
   BoundTensor made = {view.data, view.shape, usedStrides(view), true};
   // A weight that runs alone read, such as an adapter, changes no preparation.
-  bool isOfPrepare = findReadByPrepare(layer->plan)[*index] ||
-                     tensor.role == TensorRole::Prepared;
+  bool isOfPrepare =
+      tensor.role == TensorRole::Prepared ||
+      (!isArgument(tensor) && findReadByPrepare(layer->plan)[*index]);
   if (tensor.role == TensorRole::Weight) {
     if (Status status = encodeMaps(*index, made); !status)
       return status.withContext("bind '" + name + "'");
