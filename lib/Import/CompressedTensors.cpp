@@ -39,7 +39,7 @@ struct Format {
   StringLiteral name;
   /// The field `type` of weights.
   StringLiteral type;
-  SmallVector<int64_t, 2> bits;
+  ArrayRef<int64_t> bits;
   SmallVector<StringRef, 4> strategies;
   Packing packing;
   /// Allowed quantizations of activations, which may also be unquantized.
@@ -51,37 +51,39 @@ struct Format {
   StringLiteral shortName = "";
 };
 
+constexpr int64_t kFour[] = {4}, kEight[] = {8};
+
 ArrayRef<Format> getFormats() {
   static const Format formats[] = {
       {"pack-quantized",
        "int",
-       {4, 8},
+       kPackedBits,
        {"group", "channel"},
        Packing::CompressedInts,
        {{"int"}, {"float"}},
        /*hasZeroPoints=*/true},
       {"int-quantized",
        "int",
-       {8},
+       kEight,
        {"tensor", "channel", "group"},
        Packing::Modules,
        {{"int"}},
        /*hasZeroPoints=*/true},
       {"float-quantized",
        "float",
-       {8},
+       kEight,
        {"tensor", "channel", "block"},
        Packing::Modules,
        {{"float"}}},
       {"naive-quantized",
        "float",
-       {8},
+       kEight,
        {"tensor", "channel", "block"},
        Packing::Modules,
        {{"float"}}},
       {"mxfp8-quantized",
        "float",
-       {8},
+       kEight,
        {"group"},
        Packing::Modules,
        {{"float", {"group"}, 32, /*arePowersOfTwo=*/true}},
@@ -90,7 +92,7 @@ ArrayRef<Format> getFormats() {
        "mxfp8"},
       {"nvfp4-pack-quantized",
        "float",
-       {4},
+       kFour,
        {"tensor_group"},
        Packing::CompressedFp4,
        {},
@@ -99,7 +101,7 @@ ArrayRef<Format> getFormats() {
        "nvfp4"},
       {"mxfp4-pack-quantized",
        "float",
-       {4},
+       kFour,
        {"group"},
        Packing::CompressedFp4,
        {{"float", {"group"}, 128}},
@@ -206,9 +208,7 @@ private:
   }
 
   StringRef readType(ArrayRef<StringRef> types, ArrayRef<int64_t> bits) {
-    std::string expected;
-    for (int64_t number : bits)
-      expected += (expected.empty() ? "" : " or ") + std::to_string(number);
+    std::string expected = listNumbers(bits);
     const json::Value *value = reader.get("num_bits");
     std::optional<int64_t> number;
     if (value)
@@ -218,11 +218,10 @@ private:
     bool isRight = number && is_contained(bits, *number);
     require("num_bits", !value || isRight, expected);
     StringRef type = reader.getOneOf("type", types);
-    if (type == "float")
-      operand.storage = StorageType::Fp8E4M3;
-    else
-      operand.storage =
-          isRight && *number == 4 ? StorageType::Int4 : StorageType::Int8;
+    operand.storage =
+        type == "float" ? StorageType::Fp8E4M3 : StorageType::Int8;
+    if (isRight)
+      numBits = *number;
     return type;
   }
 
@@ -298,6 +297,8 @@ private:
 public:
   /// A column may belong to any group.
   bool hasColumnOrder = false;
+  /// Bits per element.
+  int64_t numBits = 8;
 };
 
 /// Quantization of activations; none if the user ignores the field.
@@ -345,6 +346,8 @@ std::optional<Scheme> readGroup(FieldReader &config, FieldReader &group,
   scheme.quantization.packing = format->packing;
   OperandReader operand(group, "weights", *weights, *format, context);
   scheme.quantization.weight = operand.readWeight();
+  if (isInteger(scheme.quantization.weight.storage))
+    setIntegerBits(scheme.quantization, operand.numBits);
   scheme.hasColumnOrder = operand.hasColumnOrder;
   scheme.quantization.activation =
       readActivations(group, *format, scheme.quantization.weight, context);

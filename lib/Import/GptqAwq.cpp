@@ -26,7 +26,7 @@ struct Integers {
   Scheme getScheme(Packing packing) const {
     Scheme scheme;
     OperandQuantization &weight = scheme.quantization.weight;
-    weight.storage = bits == 4 ? StorageType::Int4 : StorageType::Int8;
+    setIntegerBits(scheme.quantization, bits);
     weight.scale = ScaleType::F16;
     weight.hasZeroPoint = !isSymmetric;
     weight.granularity = Granularity::Channel;
@@ -50,9 +50,7 @@ int64_t readBits(FieldReader &reader, ArrayRef<int64_t> allowed,
     bits = value->getInteger();
   if (bits && is_contained(allowed, *bits))
     return *bits;
-  std::string expected;
-  for (int64_t number : allowed)
-    expected += (expected.empty() ? "" : " or ") + std::to_string(number);
+  std::string expected = listNumbers(allowed);
   if (value)
     refuseValue(reader, "bits", expected, /*isRequired=*/true);
   else
@@ -154,17 +152,21 @@ readActivation(FieldReader &reader, QuantizationContext &context) {
 
 void readGptq(FieldReader &reader, QuantizationContext &context,
               QuantizationMethod &method) {
-  static constexpr StringLiteral kTool = "gptq";
-  static constexpr int64_t bits[] = {4, 8};
-  Integers base = readIntegers(reader, bits);
-  reader.getOneOf("pack_dtype", {"int32"});
+  static constexpr StringLiteral kTool = "gptq", kPlanes = "gptq_p";
   // Two names of one key; Transformers writes both.
-  StringRef format = reader.getOneOf("format", {"gptq", "gptq_v2"});
+  StringRef format = reader.getOneOf("format", {"gptq", "gptq_v2", kPlanes});
   if (!reader.has("format"))
-    format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2"});
+    format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2", kPlanes});
   else if (reader.has("checkpoint_format"))
     reader.getOneOf("checkpoint_format", {format});
-  Packing packing = format == "gptq_v2" ? Packing::GptqV2 : Packing::Gptq;
+  Packing packing = format == kPlanes     ? Packing::GptqPlanes
+                    : format == "gptq_v2" ? Packing::GptqV2
+                                          : Packing::Gptq;
+  static constexpr int64_t ofWords[] = {2, 3, 4, 8};
+  ArrayRef<int64_t> bits =
+      packing == Packing::GptqPlanes ? ArrayRef(kPackedBits) : ofWords;
+  Integers base = readIntegers(reader, bits);
+  reader.getOneOf("pack_dtype", {"int32"});
   method.rules.setDefault(0);
   const json::Value *overrides = reader.getObject("dynamic");
   if (overrides)
@@ -178,7 +180,7 @@ void readGptq(FieldReader &reader, QuantizationContext &context,
     scheme.quantization.activation = activation;
     return scheme;
   };
-  method.read = [&reader, base, getScheme,
+  method.read = [&reader, base, bits, getScheme,
                  overrides](int number) -> std::optional<Scheme> {
     if (number == 0)
       return getScheme(base);
@@ -250,7 +252,10 @@ void readAwq(FieldReader &reader, QuantizationContext &,
   for (StringRef field : {"version", "format", "checkpoint_format"})
     if (const json::Value *version = reader.get(field))
       if (!StringRef(version->text).equals_insensitive("gemm"))
-        refuseValue(reader, field, "\"gemm\"");
+        reader.error(field, reader.show(field) + " = " +
+                                describeValue(*version) +
+                                " is not supported; \"gemm\" is: quantize the "
+                                "model again with this version");
   method.rules.setDefault(0);
   const json::Value *overrides = reader.getObject("dynamic");
   if (overrides)
@@ -372,13 +377,11 @@ static void readAutoRoundFloats(FieldReader &reader,
 void readAutoRound(FieldReader &reader, QuantizationContext &context,
                    QuantizationMethod &method) {
   static constexpr StringLiteral kTool = "auto-round";
-  static constexpr int64_t bits[] = {4, 8};
   if (reader.getOneOf("data_type", {"int", "nv_fp", "mx_fp"}) != "int")
     return readAutoRoundFloats(reader, context, method);
   // Activations of 16 bits and more stay as they are.
   if (reader.getInteger("act_bits", 1, 32, 16) < 16)
     refuseValue(reader, "act_bits", "16");
-  Integers base = readIntegers(reader, bits);
   StringRef field = "packing_format";
   const json::Value *format = reader.get(field);
   std::optional<Packing> packing = findAutoRoundPacking(
@@ -388,11 +391,14 @@ void readAutoRound(FieldReader &reader, QuantizationContext &context,
                 "\"auto_round:auto_gptq\", \"auto_round:gptqmodel\" or "
                 "\"auto_round:auto_awq\"",
                 /*isRequired=*/true);
-  const json::Value *overrides = addAutoRoundRules(reader, method);
-  refuseOtherFields(reader, kTool);
   Packing known = packing.value_or(Packing::Gptq);
   bool isAwq = known == Packing::Awq;
-  method.read = [&reader, base, known, isAwq,
+  static constexpr int64_t ofAwq[] = {4};
+  ArrayRef<int64_t> bits = isAwq ? ofAwq : ArrayRef(kPackedBits);
+  Integers base = readIntegers(reader, bits);
+  const json::Value *overrides = addAutoRoundRules(reader, method);
+  refuseOtherFields(reader, kTool);
+  method.read = [&reader, base, bits, known, isAwq,
                  overrides](int number) -> std::optional<Scheme> {
     Integers result = base;
     if (number > 0) {

@@ -159,6 +159,7 @@ ArrayRef<PackingInfo> getInfos() {
        /*hasSigns=*/true},
       makeGptq(Packing::Gptq, true),
       makeGptq(Packing::GptqV2, false),
+      makeGptq(Packing::GptqPlanes, false),
       {Packing::Awq,
        {{Role::Weight, ".qweight", kInterleavedWordsOfRows},
         {Role::ZeroPoint, ".qzeros", kInterleavedWordsOfRows},
@@ -272,12 +273,14 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
 }
 
 ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
-                          const OperandQuantization &weight) {
+                          const QuantizationSpec &quantization) {
+  const OperandQuantization &weight = quantization.weight;
+  int64_t bits = getElementBits(weight.storage);
   bool isWeight = tensor.role == Role::Weight;
   bool isZeroPoint = tensor.role == Role::ZeroPoint;
   ElementPacking packing;
-  packing.elementBits = getElementBits(weight.storage);
-  packing.layerBits = isZeroPoint ? 8 : packing.elementBits;
+  packing.elementBits = bits;
+  packing.layerBits = isZeroPoint ? 8 : bits;
   if (isWeight && tensor.order.isFlat) {
     packing.wordBits = 8;
     packing.order = {1, 0};
@@ -289,6 +292,17 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
   packing.alongRows = tensor.order.alongRows;
   if (tensor.order.interleaved)
     packing.order = {0, 2, 4, 6, 1, 3, 5, 7};
+  if (int64_t stored = quantization.storedBits) {
+    packing.elementBits = stored;
+    bool isDivisor = kWord % stored == 0;
+    packing.hasPlanes = info.packing == Packing::GptqPlanes && !isDivisor;
+    if (isZeroPoint && info.hasZerosLessOne)
+      packing.wordOffset = isDivisor ? 0x55555555 : 1;
+    // Without zero points, 0 is the middle of the range.
+    if (isWeight && !weight.hasZeroPoint)
+      packing.addend = uint8_t((bits == 4 ? 8 : 0) - (1 << (stored - 1)));
+    return packing;
+  }
   // In the layer, 8-bit integers are signed only if they have no zero points.
   bool wantsSign = packing.elementBits == 8 && !weight.hasZeroPoint;
   if (packing.elementBits == 8 && wantsSign != info.hasSigns &&
@@ -377,7 +391,7 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
     part.transposed = tensor.order.transposed;
     part.isFlat = tensor.order.isFlat;
     part.maybeTiled = tensor.order.maybeTiled;
-    part.packing = getPacking(*info, tensor, weight);
+    part.packing = getPacking(*info, tensor, quantization);
     bool isRead =
         tensor.role == Role::NestedValues || tensor.role == Role::ScaleOfMiddle;
     part.isOptional =

@@ -83,6 +83,22 @@ void readBlockSize(FieldReader &reader, OperandQuantization &weight) {
   weight.blockColumns = *list->elements[1].getInteger();
 }
 
+std::string listNumbers(ArrayRef<int64_t> numbers) {
+  std::string text;
+  for (auto [i, number] : enumerate(numbers))
+    text += (i == 0                    ? ""
+             : i + 1 == numbers.size() ? " or "
+                                       : ", ") +
+            std::to_string(number);
+  return text;
+}
+
+void setIntegerBits(QuantizationSpec &quantization, int64_t bits) {
+  StorageType &storage = quantization.weight.storage;
+  storage = bits <= 4 ? StorageType::Int4 : StorageType::Int8;
+  quantization.storedBits = getElementBits(storage) == bits ? 0 : bits;
+}
+
 ScaleType getScaleType(DType dtype) {
   switch (dtype) {
   case DType::F32:
@@ -197,12 +213,13 @@ private:
     bool hasColumnOrder = false;
 
     bool operator==(const Answer &other) const {
-      auto getPacking = [](const Answer &answer) {
-        return answer.quantization ? answer.quantization->packing
-                                   : Packing::Unstated;
+      auto getLayout = [](const Answer &answer) {
+        return answer.quantization ? std::pair(answer.quantization->packing,
+                                               answer.quantization->storedBits)
+                                   : std::pair(Packing::Unstated, int64_t(0));
       };
       return quantization == other.quantization &&
-             getPacking(*this) == getPacking(other) &&
+             getLayout(*this) == getLayout(other) &&
              hasColumnOrder == other.hasColumnOrder;
     }
   };
@@ -304,6 +321,12 @@ private:
     std::string whyOne =
         isOne && only ? whyDequantized(weight, *only, spec) : "";
     if (isOne && whyOne.empty()) {
+      if (only && only->storedBits)
+        context.remarks.push_back(
+            "elements of '" + weight.str() + "' have " +
+            std::to_string(only->storedBits) + " bits in the checkpoint and " +
+            std::to_string(getElementBits(only->weight.storage)) +
+            " in the layer, with the same values");
       setQuantization(spec, weight, only);
       if (only && answers.front().hasColumnOrder)
         ordered.insert(weight.split('.').first);

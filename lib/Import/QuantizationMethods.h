@@ -90,6 +90,15 @@ void keepActivations(QuantizationContext &context, llvm::StringRef shownField);
 /// Reads `weight_block_size`: the rows and columns of a block.
 void readBlockSize(FieldReader &reader, OperandQuantization &weight);
 
+/// "2, 3, 4 or 8"
+std::string listNumbers(llvm::ArrayRef<int64_t> numbers);
+
+/// Bits of integers that some tool packs in words.
+inline constexpr int64_t kPackedBits[] = {2, 3, 4, 5, 6, 7, 8};
+/// The storage type of integers of these bits, which they have in files: the
+/// smallest that has all their values.
+void setIntegerBits(QuantizationSpec &quantization, int64_t bits);
+
 /// Type of integer group scales.
 ScaleType getScaleType(DType dtype);
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rank_threads import RANKS, on_ranks
 
 import moec
+import moec.ranks
 from moec.reference.files import write_tensors
 from moec.reference.layer import decide, evaluate
 from moec.reference.spec import LayerSpec
@@ -94,11 +96,8 @@ class Model:
         })
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["routed", "shared"])
-@pytest.mark.parametrize("form", FORMS)
-def test_computes_what_plain_weights_do(form: str, shared: bool, tmp_path: Path) -> None:
-    model = Model(form, shared, tmp_path)
-    layer = moec.Layer.from_pretrained(tmp_path, device="cpu", max_tokens=64)
+def evaluate_plain(model: Model, shared: bool) -> np.ndarray:
+    """The layer of the model's weights without quantization."""
     plain, hidden, spec = model.plain, model.hidden, model.spec
     firsts, seconds = (
         {expert: np.concatenate([plain[expert, module] for module in modules])
@@ -112,4 +111,35 @@ def test_computes_what_plain_weights_do(form: str, shared: bool, tmp_path: Path)
     tensors |= {"experts.w13": np.stack(list(firsts.values())), "experts.w2": np.stack(list(seconds.values()))}
     expected = evaluate(spec, tensors, decide(spec, tensors))
     assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(layer(hidden), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+    return expected
+
+
+def expect_near(got: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["routed", "shared"])
+@pytest.mark.parametrize("form", FORMS)
+def test_computes_what_plain_weights_do(form: str, shared: bool, tmp_path: Path) -> None:
+    model = Model(form, shared, tmp_path)
+    layer = moec.Layer.from_pretrained(tmp_path, device="cpu", max_tokens=64)
+    expect_near(layer(model.hidden), evaluate_plain(model, shared))
+
+
+# A rank's columns of w2 have groups anywhere in the matrix.
+# parity: L33
+def test_ranks_have_parts_of_experts(tmp_path: Path) -> None:
+    model = Model("gptq", False, tmp_path)
+    layers = [moec.Layer.from_pretrained(tmp_path, device="cpu", max_tokens=64, parallel={"tp": RANKS}, rank=rank)
+              for rank in range(RANKS)]
+    communicators = moec.ranks.local(1, RANKS, device="cpu")
+
+    def work(rank: int) -> np.ndarray:
+        layers[rank].use_communicator(communicators[rank])
+        return layers[rank](model.hidden)
+
+    expected = evaluate_plain(model, False)
+    for result in on_ranks(work):
+        if isinstance(result, BaseException):
+            raise result
+        expect_near(result, expected)

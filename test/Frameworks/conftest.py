@@ -1,15 +1,18 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Collects the results of each family; MOEC_FRAMEWORKS_RECORD names the file to write."""
+"""Collects the results of each family, and the configurations that tools write; MOEC_FRAMEWORKS_RECORD and
+MOEC_TOOLS_RECORD name the files to write."""
 
 from __future__ import annotations
 
 import json
 import os
+import pathlib
 
 import pytest
 
 _SEEN: list[dict] = []
+_VARIANTS: list[dict] = []
 
 
 @pytest.fixture
@@ -20,7 +23,27 @@ def record():
     return add
 
 
+@pytest.fixture
+def variant():
+    def add(tool: str, version: str, name: str, config: dict) -> None:
+        _VARIANTS.append({"tool": f"{tool} {version}", "variant": name, "config": config})
+
+    return add
+
+
+def write_variants(path: str) -> None:
+    """Writes the configurations. A tool that is not installed here keeps those that the file has."""
+    file = pathlib.Path(path)
+    before = json.loads(file.read_text()) if file.exists() else []
+    tools = {each["tool"].split()[0] for each in _VARIANTS}
+    kept = [each for each in before if each["tool"].split()[0] not in tools]
+    lines = [json.dumps(each, default=str) for each in sorted(kept + _VARIANTS, key=lambda each: each["tool"].lower())]
+    file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
 def pytest_sessionfinish(session):
+    if os.environ.get("MOEC_TOOLS_RECORD") and _VARIANTS:
+        write_variants(os.environ["MOEC_TOOLS_RECORD"])
     path = os.environ.get("MOEC_FRAMEWORKS_RECORD")
     if not path or not _SEEN:
         return

@@ -1,11 +1,12 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every key that Transformers, compressed-tensors, ModelOpt and GPTQModel write today is read, known to be irrelevant,
-or refused."""
+or refused. scripts/tool-table makes a page of what they write."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import sys
@@ -22,6 +23,10 @@ MODEL = {
     "num_experts_per_tok": 2, "num_hidden_layers": 2, "hidden_act": "silu", "norm_topk_prob": True,
     "torch_dtype": "bfloat16",
 }  # fmt: skip
+
+
+def spell(name: str, arguments: dict) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def read(quantization: dict, tmp_path) -> str:
@@ -45,44 +50,55 @@ TRANSFORMERS = [
     ("GPTQConfig", {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
     ("GPTQConfig", {"bits": 4, "group_size": -1, "desc_act": True}, '"scale": "channel"'),
     ("GPTQConfig", {"bits": 4, "format": "gptq_v2"}, '"dtype": "int4"'),
-    ("GPTQConfig", {"bits": 3}, "'quantization_config.bits' = 3 is not supported; 4 or 8 is"),
+    ("GPTQConfig", {"bits": 2}, '"dtype": "int4"'),
+    ("GPTQConfig", {"bits": 3}, '"dtype": "int4"'),
     ("AwqConfig", {}, '"zero_point": true'),
     ("AwqConfig", {"group_size": 32, "modules_to_not_convert": ["gate"]}, '{"group": 32}'),
     ("AwqConfig", {"version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),
     ("AutoRoundConfig", {}, '"dtype": "int4"'),
+    ("AutoRoundConfig", {"bits": 2, "group_size": 32}, '"dtype": "int4"'),
+    ("AutoRoundConfig", {"bits": 5}, '"dtype": "int8"'),
     ("AutoRoundConfig", {"bits": 8, "group_size": 32, "sym": False}, '"zero_point": true'),
     ("BitsAndBytesConfig", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, '"dtype": "nf4"'),
     # The loader dequantizes it.
     ("BitsAndBytesConfig", {"load_in_4bit": True}, "null"),
     ("BitsAndBytesConfig", {"load_in_8bit": True}, '"dtype": "int8"'),
     ("Mxfp4Config", {}, "mxfp4"),
-    ("FbgemmFp8Config", {}, "quantization \"fbgemm_fp8\" is not supported"),
-    ("QuantoConfig", {}, "quantization \"quanto\" is not supported"),
+    ("GgufConfig", {}, "is not supported"),
+    *[(name, {}, f'quantization "{method}" is not supported') for name, method in (
+        ("AqlmConfig", "aqlm"), ("BitNetQuantConfig", "bitnet"), ("EetqConfig", "eetq"),
+        ("FbgemmFp8Config", "fbgemm_fp8"), ("FourOverSixConfig", "fouroversix"), ("FPQuantConfig", "fp_quant"),
+        ("GemmaQuantizationConfig", "gemma"), ("HiggsConfig", "higgs"), ("MetalConfig", "metal"),
+        ("NVFP4Config", "nvfp4"), ("QuantoConfig", "quanto"), ("SinqConfig", "sinq"), ("SpQRConfig", "spqr"),
+        ("VptqConfig", "vptq"))],
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), TRANSFORMERS)
-def test_transformers(name, arguments, expected, tmp_path):
-    own = getattr(transformers, name, None)
+def test_transformers(name, arguments, expected, tmp_path, variant):
+    own = getattr(importlib.import_module("transformers.utils.quantization_config"), name, None)
     if own is None:
         pytest.skip(f"Transformers {transformers.__version__} has no {name}")
-    assert expected in read(own(**arguments).to_dict(), tmp_path)
+    config = own(**arguments).to_dict()
+    variant("Transformers", transformers.__version__, spell(name, arguments), config)
+    assert expected in read(config, tmp_path)
 
 
 #: Presets by the format of their files, and those that are refused.
 FORMATS = {
-    "pack-quantized": ["W4A16", "W4A16_ASYM", "W8A16", "W4A8", "W4AFP8", "W4A4"],
+    "pack-quantized": ["W2A16", "W2A8", "W3A16", "W3A4", "W3A8", "W4A16", "W4A16_ASYM", "W4A8", "W4AFP8", "W4A4",
+                       "W5A16", "W5A8", "W6A16", "W6A8", "W7A16", "W7A8", "W8A16"],
     "int-quantized": ["W8A8", "INT8"],
     "float-quantized": ["FP8", "FP8_DYNAMIC", "FP8_BLOCK"],
     "nvfp4-pack-quantized": ["NVFP4", "NVFP4A16"],
     "mxfp4-pack-quantized": ["MXFP4", "MXFP4A16", "MXFP4XFP8"],
     "mxfp8-quantized": ["MXFP8", "MXFP8A16"],
 }
-REFUSED = {"W3A16": "pack-quantized", "W2A8": "pack-quantized", "MXFP6A16": "mxfp8-quantized"}
+REFUSED = {"MXFP6A16": "mxfp8-quantized"}
 
 
 @pytest.mark.parametrize("preset", [name for names in FORMATS.values() for name in names] + list(REFUSED))
-def test_compressed_tensors(preset, tmp_path):
+def test_compressed_tensors(preset, tmp_path, variant):
     quantization = pytest.importorskip(
         "compressed_tensors.quantization", reason="compressed-tensors is not installed (pip install compressed-tensors)"
     )
@@ -90,6 +106,8 @@ def test_compressed_tensors(preset, tmp_path):
     config = quantization.QuantizationConfig(
         config_groups={preset: ["Linear"]}, ignore=["lm_head"], format=file_format, quantization_status="compressed"
     )
+    variant("compressed-tensors", importlib.metadata.version("compressed-tensors"), f"{preset}, {file_format}",
+            config.to_dict())
     got = read(config.to_dict(), tmp_path)
     is_refused = "must be" in got or "not supported" in got
     assert is_refused == (preset in REFUSED), got
@@ -101,7 +119,7 @@ ALGORITHMS = ["FP8", "NVFP4", "W4A16_NVFP4", "FP8_PB_WO", "FP8_PER_CHANNEL_PER_T
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "NVFP4_SVD", "W4A8_AWQ", "W4A16_AWQ"])
-def test_modelopt(algorithm, tmp_path):
+def test_modelopt(algorithm, tmp_path, variant):
     found = importlib.util.find_spec("modelopt")
     if found is None:
         pytest.skip("ModelOpt is not installed (pip install nvidia-modelopt)")
@@ -116,7 +134,9 @@ def test_modelopt(algorithm, tmp_path):
     if algorithm == "MIXED_PRECISION":
         details["quantized_layers"] = {"model.layers.0.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16}}
     file = {"producer": {"name": "modelopt", "version": "0.47.0"}, "quantization": details}
-    got = read(module.convert_hf_quant_config_format(file), tmp_path)
+    config = module.convert_hf_quant_config_format(file)
+    variant("ModelOpt", importlib.metadata.version("nvidia-modelopt"), algorithm, config)
+    got = read(config, tmp_path)
     assert ("quant_algo' must be" in got) != (algorithm in ALGORITHMS), got
 
 
@@ -148,12 +168,15 @@ FP8 = {key: value for key, value in GPTQMODEL.items() if key != "sym"} | {
      '"activation": {"dtype": "fp8_e4m3", "scale": "token"}'),
     (GPTQMODEL | {"activation": {"mode": "w4a_nvfp4", "mlp": {"mode": "w4afp8", "layers": [1]}}},
      '{"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "f16"}}'),
-    (GPTQMODEL | {"format": "gptq_p", "checkpoint_format": "gptq_p"}, 'must be "gptq" or "gptq_v2", not "gptq_p"'),
+    (GPTQMODEL | {"bits": 3}, '"dtype": "int4"'),
+    (GPTQMODEL | {"bits": 6}, "= 6 is not supported; 2, 3, 4 or 8 is"),
+    (GPTQMODEL | {"bits": 6, "format": "gptq_p", "checkpoint_format": "gptq_p"}, '"dtype": "int8"'),
     (AWQ | {"zero_point": False}, '"zero_point": true'),
     (AWQ | {"zero_point": True}, '"zero_point": true'),
     (AWQ | {"zero_point": False, "dynamic": {"-:.*mlp\\.gate.*": {}}}, '"zero_point": true'),
     (FP8, '"dtype": "fp8_e4m3", "scale": "channel"'),
-    (AWQ | {"zero_point": False, "format": "gemv", "version": "gemv"}, "= \"gemv\" is not supported; \"gemm\" is"),
+    *[(AWQ | {"zero_point": False, "format": form, "version": form}, f'= "{form}" is not supported; "gemm" is')
+      for form in ("gemv", "gemv_fast", "llm-awq", "marlin")],
     (GPTQMODEL | {"method": "qqq", "quant_method": "qqq", "format": "qqq"}, "quantization \"qqq\" is not supported"),
     (GPTQMODEL | {"method": "exl3", "quant_method": "exl3", "bits": 3.0}, "quantization \"exl3\" is not supported"),
 ])  # fmt: skip
@@ -174,8 +197,13 @@ GPTQMODEL_CLASSES = [
     *[("GPTQConfig", {key: value}, '"dtype": "int4"') for key, value in (
         ("static_groups", True), ("mse", 2.4), ("lm_head", True), ("true_sequential", False), ("damp_percent", 0.05),
         ("fallback", None), ("meta", {"x": 1}), ("smooth", "mad"), ("mock_quantization", True))],
-    ("GPTQConfig", {"bits": 3}, "'quantization_config.bits' = 3 is not supported; 4 or 8 is"),
-    ("GPTQConfig", {"format": "marlin"}, 'must be "gptq" or "gptq_v2", not "marlin"'),
+    ("GPTQConfig", {"bits": 2}, '"dtype": "int4"'),
+    ("GPTQConfig", {"bits": 3}, '"dtype": "int4"'),
+    ("GPTQConfig", {"bits": 5}, '"dtype": "int8"'),
+    ("GPTQConfig", {"bits": 7, "sym": False}, '"zero_point": true'),
+    ("GPTQConfig", {"bits": 3, "format": "gptq_p"}, '"dtype": "int4"'),
+    ("GPTQConfig", {"dynamic": {"+:.*experts.*": {"bits": 6}}}, '"dtype": "int8"'),
+    ("GPTQConfig", {"format": "marlin"}, 'must be "gptq", "gptq_v2" or "gptq_p", not "marlin"'),
     ("GPTQConfig", {"pack_dtype": "int16"}, 'must be "int32", not "int16"'),
     ("GPTQConfig", {"rotation": "hadamard"}, '= "hadamard" is not supported'),
     ("AWQConfig", {}, '"zero_point": true'),
@@ -207,5 +235,7 @@ def gptqmodel():
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), GPTQMODEL_CLASSES)
-def test_gptqmodel_itself(name, arguments, expected, gptqmodel, tmp_path):
-    assert expected in read(getattr(gptqmodel, name)(**arguments).to_dict(), tmp_path)
+def test_gptqmodel_itself(name, arguments, expected, gptqmodel, tmp_path, variant):
+    config = getattr(gptqmodel, name)(**arguments).to_dict()
+    variant("GPTQModel", importlib.import_module("gptqmodel.version").__version__, spell(name, arguments), config)
+    assert expected in read(config, tmp_path)

@@ -14,12 +14,25 @@ import torch
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
 
-pytest.importorskip("torchao", reason="torchao is not installed (pip install torchao)")
+torchao = pytest.importorskip("torchao", reason="torchao is not installed (pip install torchao)")
+from test_quantization_configs import read
 from torchao.core.config import config_to_dict
 from torchao.prototype.mx_formats import inference_workflow as mx
 from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
 from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
-from torchao.quantization import Float8WeightOnlyConfig, FqnToConfig, Int8WeightOnlyConfig, PerRow, quantize_
+from torchao.quantization import (
+    Float8DynamicActivationFloat8WeightConfig,
+    Float8WeightOnlyConfig,
+    FqnToConfig,
+    Int4WeightOnlyConfig,
+    Int8DynamicActivationInt8WeightConfig,
+    Int8DynamicActivationIntxWeightConfig,
+    Int8WeightOnlyConfig,
+    IntxWeightOnlyConfig,
+    PerRow,
+    PerTensor,
+    quantize_,
+)
 from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
 
 HIDDEN, WIDTH, EXPERTS, TOP_K, TOKENS = 128, 192, 4, 2, 5
@@ -130,3 +143,31 @@ def test_parameters(case, tmp_path):
     gate, up = torch.split(first.dequantize(torch.float32), WIDTH, 1)
     run(tmp_path, by_name, {f"{BLOCK}experts.gate_up_proj": first.data, f"{BLOCK}experts.down_proj": down.data},
         [gate, up, down.dequantize(torch.float32)], case == "mxfp8")
+
+
+#: Configuration, and expected contents of the spec or the message.
+CONFIGS = [
+    (Float8WeightOnlyConfig(), '"dtype": "fp8_e4m3"'),
+    (Float8DynamicActivationFloat8WeightConfig(granularity=PerTensor()), '"scale": "tensor"'),
+    (Float8DynamicActivationFloat8WeightConfig(granularity=PerRow()), '"scale": "token"'),
+    (Int8WeightOnlyConfig(), '"dtype": "int8"'),
+    (Int8DynamicActivationInt8WeightConfig(), '"activation": {"dtype": "int8", "scale": "token"}'),
+    (Int4WeightOnlyConfig(group_size=64), '"minimum": true'),
+    (IntxWeightOnlyConfig(), "is not supported"),
+    (Int8DynamicActivationIntxWeightConfig(), "is not supported"),
+    (make_mx(), "mxfp8"),
+    (make_mx(activation_dtype=FOUR, weight_dtype=FOUR), "mxfp4"),
+    (mx.NVFP4WeightOnlyConfig(), "nvfp4"),
+    (mx.NVFP4DynamicActivationNVFP4WeightConfig(), "nvfp4"),
+]
+
+
+@pytest.mark.parametrize(("config", "expected"), CONFIGS)
+def test_configs(config, expected, tmp_path, variant):
+    quantization = {"quant_method": "torchao", "quant_type": {"default": config_to_dict(config)},
+                    "quant_type_kwargs": {}, "modules_to_not_convert": ["mlp.gate"]}
+    granularity = getattr(config, "granularity", None)
+    kinds = granularity if isinstance(granularity, list) else [granularity] if granularity else []
+    shown = "float4" if getattr(config, "weight_dtype", None) == FOUR else ", ".join(type(each).__name__ for each in kinds)
+    variant("torchao", torchao.__version__, f"{type(config).__name__}({shown})", quantization)
+    assert expected in read(quantization, tmp_path)

@@ -357,6 +357,7 @@ CASES = {
 }  # fmt: skip
 
 
+# parity: L45, L47
 @pytest.mark.parametrize("case", CASES)
 def test_schemes(case, tmp_path):
     quantization, encode = CASES[case]
@@ -401,6 +402,7 @@ def bf16_scales(matrix):
     return {".weight": quantized, ".weight_scale": scales}, quantized.astype(np.float64) * scales.astype(np.float64)
 
 
+# parity: L43
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_layouts(case, tmp_path):
     quantization, encode, name = LAYOUTS[case]
@@ -412,6 +414,7 @@ def test_layouts(case, tmp_path):
     expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
 
 
+# parity: L31
 @pytest.mark.parametrize("shape", [(EXPERTS,), (EXPERTS, 1, 1)])
 def test_one_scale_of_gate_and_up(shape, tmp_path):
     rng = np.random.default_rng(6)

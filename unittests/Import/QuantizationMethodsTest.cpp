@@ -372,14 +372,15 @@ TEST(QuantizationMethods, Gptq) {
                            R"("bits": 4, "group_size": 128, "desc_act": true,
            "modules_to_not_convert": ["experts"])"})
     EXPECT_FALSE(importOk(makeModel(gptq(none))).expertColumns) << none;
-  expectRefused(gptq(R"("bits": 3, "group_size": 128)"),
-                "'quantization_config.bits' = 3 is not supported; 4 or 8 is");
+  expectRefused(gptq(R"("bits": 6, "group_size": 128)"),
+                "'quantization_config.bits' = 6 is not supported; 2, 3, 4 or 8 "
+                "is");
   expectRefused(gptq(R"("bits": 4)"),
                 "'quantization_config.group_size' is missing");
   expectRefused(gptq(R"("bits": 4, "group_size": 128,
                         "checkpoint_format": "marlin")"),
-                "'quantization_config.checkpoint_format' must be \"gptq\" or "
-                "\"gptq_v2\", not \"marlin\"");
+                "'quantization_config.checkpoint_format' must be \"gptq\", "
+                "\"gptq_v2\" or \"gptq_p\", not \"marlin\"");
   expectRefused(gptq(R"("bits": 4, "group_size": 96, "desc_act": true)"),
                 "the last scale is of a part of a group of 96, and columns may "
                 "be in any order");
@@ -426,8 +427,9 @@ TEST(QuantizationMethods, OrdersOfColumns) {
 TEST(QuantizationMethods, WhatFormatsDoNotHave) {
   std::string group = "'quantization_config.config_groups.group_0.";
   expectRefused(compressed("pack-quantized", replace(kInt4, "\"num_bits\": 4",
-                                                     "\"num_bits\": 3")),
-                group + "weights.num_bits' = 3 is not supported; 4 or 8 is");
+                                                     "\"num_bits\": 1")),
+                group + "weights.num_bits' = 1 is not supported; 2, 3, 4, 5, "
+                        "6, 7 or 8 is");
   expectRefused(
       compressed("pack-quantized", replace(kInt4, "\"group_size\": 32, ", "")),
       group + "weights.group_size' is missing");
@@ -554,9 +556,9 @@ TEST(QuantizationMethods, DynamicOverrides) {
   expectRefused(gptq(R"("-:(?!a).*": {})"),
                 "'quantization_config.dynamic' has the expression "
                 "\"-:(?!a).*\", which cannot be understood");
-  expectRefused(gptq(R"(".*down_proj": {"bits": 3})"),
-                "'quantization_config.dynamic..*down_proj.bits' = 3 is not "
-                "supported; 4 or 8 is");
+  expectRefused(gptq(R"(".*down_proj": {"bits": 5})"),
+                "'quantization_config.dynamic..*down_proj.bits' = 5 is not "
+                "supported; 2, 3, 4 or 8 is");
 }
 
 // field-bug: vllm#47318, Model-Optimizer#929, Model-Optimizer#1363

@@ -124,6 +124,7 @@ TEST(LoadTensors, PutsGateAndUpTogether) {
 }
 
 // field-bug: vllm#41769
+// parity: L37
 TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
   CheckpointPart gate{"experts.{e}.w1.input_scale", 0, 1, 1},
       up{"experts.{e}.w3.input_scale", 0, 1, 1};

@@ -20,13 +20,15 @@
 namespace moec::testing {
 
 inline constexpr const char *kPackedCheckpoints[] = {
-    "awq-int4",       "bnb-nf4",         "bnb-nf4-nested", "ct-fp8",
-    "ct-fp8-block",   "ct-int4",         "ct-int4-zeros",  "ct-int8",
-    "ct-mxfp4",       "ct-mxfp8",        "ct-nvfp4",       "ct-w8a8",
-    "ct-w8a8-zeros",  "gguf-mxfp4",      "gguf-nvfp4",     "gguf-q4_0",
-    "gguf-q4_K",      "gguf-q5_K",       "gguf-q6_K",      "gguf-q8_0",
-    "gptq-int4",      "gptq-int4-zeros", "gptq-int8",      "gptq-int8-zeros",
-    "modelopt-nvfp4", "torchao-mxfp4",   "torchao-mxfp8",  "torchao-nvfp4"};
+    "awq-int4",        "bnb-nf4",          "bnb-nf4-nested",  "ct-fp8",
+    "ct-fp8-block",    "ct-int3-zeros",    "ct-int4",         "ct-int4-zeros",
+    "ct-int6",         "ct-int8",          "ct-mxfp4",        "ct-mxfp8",
+    "ct-nvfp4",        "ct-w8a8",          "ct-w8a8-zeros",   "gguf-mxfp4",
+    "gguf-nvfp4",      "gguf-q4_0",        "gguf-q4_K",       "gguf-q5_K",
+    "gguf-q6_K",       "gguf-q8_0",        "gptq-int2-zeros", "gptq-int3",
+    "gptq-int3-zeros", "gptq-int7-planes", "gptq-int4",       "gptq-int4-zeros",
+    "gptq-int8",       "gptq-int8-zeros",  "modelopt-nvfp4",  "torchao-mxfp4",
+    "torchao-mxfp8",   "torchao-nvfp4"};
 
 inline std::string getPackedFolder(const std::string &name) {
   return PACKED_CHECKPOINTS "/" + name;

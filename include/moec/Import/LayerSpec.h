@@ -161,6 +161,7 @@ enum class Packing {
   ModelOpt,           ///< `weight`, `weight_scale`, `weight_scale_2`
   Gptq,               ///< `qweight`, `qzeros` minus 1, `scales`, `g_idx`
   GptqV2,             ///< as `Gptq`, `qzeros` unchanged
+  GptqPlanes,         ///< as `GptqV2`, bits of an element in several words
   Awq,                ///< `qweight`, `qzeros`, `scales`, interleaved
   BitsAndBytes,       ///< `weight` in one column, `weight.absmax`
   BitsAndBytesNested, ///< with 8-bit scales that have scales
@@ -210,6 +211,8 @@ struct QuantizationSpec {
   std::optional<OperandQuantization> activation;
   /// Layout in files. It changes no value, and a spec cannot state it.
   Packing packing = Packing::Unstated;
+  /// Bits of a weight's element in files; 0: as many as its storage type has.
+  int64_t storedBits = 0;
 
   /// Compares values, not the layout in files.
   bool operator==(const QuantizationSpec &other) const {

@@ -51,16 +51,20 @@ int64_t getStorageBits(TensorType type);
 enum class TensorRole { Input, Weight, Output };
 llvm::StringRef stringify(TensorRole role);
 
-/// Packing of 4-bit or 8-bit elements in a checkpoint: little-endian words,
-/// first element in the lowest bits.
+/// Packing of elements of 2 to 8 bits in a checkpoint: little-endian words,
+/// first element in the lowest bits. Elements whose bits do not divide a word's
+/// may begin in one word and end in the next.
 struct ElementPacking {
   /// 8 or 32; 0 if elements are stored as in the layer.
   int64_t wordBits = 0;
   /// Bits per element in the word.
   int64_t elementBits = 8;
   /// Bits per element in the layer. Zero points have more there: they are
-  /// bytes.
+  /// bytes; and so have elements of bits that no storage type has.
   int64_t layerBits = 8;
+  /// Each 32 elements have words of their low bits, then words of their next
+  /// ones: planes of 4, 2 and 1 bits of an element.
+  bool hasPlanes = false;
   /// A word packs elements of one column instead of one row.
   bool alongRows = false;
   /// Element index at each position of a word. Among words along a row, only
@@ -69,8 +73,12 @@ struct ElementPacking {
   /// Bits of each byte that are flipped: the signs of two's complement.
   uint8_t flipped = 0;
   /// Added to each word as a 32-bit number; an overflow of an element carries
-  /// into the next.
+  /// into the next. Added to each element, modulo its range, if the bits of an
+  /// element do not divide those of a word.
   uint32_t wordOffset = 0;
+  /// Added to each element: moves the middle of the range to that of the
+  /// layer's type, which has more bits.
+  uint8_t addend = 0;
 
   explicit operator bool() const { return wordBits != 0; }
 };

@@ -64,8 +64,10 @@ static void adoptStorage(LayerSpec &spec, const std::string &folder,
                   (!own || own->weight == stored->weight);
     if (!isSame)
       return;
-    if (own)
+    if (own) {
       own->packing = stored->packing;
+      own->storedBits = stored->storedBits;
+    }
     if (auto found = model->stored.find(weight); found != model->stored.end())
       spec.stored[weight] = found->second;
   };

@@ -13,6 +13,8 @@
 
 #include "ConvertElements.h"
 
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -26,12 +28,22 @@ using namespace moec;
 /// words of a cache line.
 constexpr int64_t kRowsAtOnce = 16;
 
+/// The words of consecutive elements; the last word may be padded.
+static int64_t countWords(const ElementPacking &packing, int64_t elements) {
+  // Planes are of 32 elements each.
+  constexpr int64_t ofPlane = 32;
+  if (packing.hasPlanes)
+    return int64_t(llvm::divideCeil(uint64_t(elements), uint64_t(ofPlane))) *
+           packing.elementBits;
+  return int64_t(llvm::divideCeil(uint64_t(elements * packing.elementBits),
+                                  uint64_t(packing.wordBits)));
+}
+
 std::vector<int64_t> moec::getPackedShape(const ElementPacking &packing,
                                           bool transposed, int64_t rows,
                                           int64_t columns) {
-  int64_t perWord = packing.wordBits / packing.elementBits;
-  (packing.alongRows ? rows : columns) = int64_t(llvm::divideCeil(
-      uint64_t(packing.alongRows ? rows : columns), uint64_t(perWord)));
+  int64_t &packed = packing.alongRows ? rows : columns;
+  packed = countWords(packing, packed);
   if (transposed)
     std::swap(rows, columns);
   return {rows, columns};
@@ -80,17 +92,14 @@ static void unpackAlongRows(const ElementPacking &packing, bool transposed,
                             const uint8_t *words, const PartWindow &window,
                             const PartRows &rows) {
   int64_t perWord = packing.wordBits / packing.elementBits;
-  auto countWords = [&](int64_t elements) {
-    return int64_t(llvm::divideCeil(uint64_t(elements), uint64_t(perWord)));
-  };
   int64_t columnsOfPart = window.rowBytes * 8 / packing.layerBits;
   int64_t firstColumn = window.firstByte * 8 / packing.layerBits;
   int64_t columns = rows.rowBytes * 8 / packing.layerBits;
-  int64_t wordsOfColumn = countWords(window.numRows);
+  int64_t wordsOfColumn = countWords(packing, window.numRows);
   uint32_t mask = (uint32_t(1) << packing.elementBits) - 1;
   int64_t perByte = 8 / packing.layerBits;
   for (int64_t word = window.firstRow / perWord;
-       word < countWords(window.firstRow + rows.numRows); ++word)
+       word < countWords(packing, window.firstRow + rows.numRows); ++word)
     for (int64_t column = 0; column < columns; ++column) {
       int64_t partColumn = firstColumn + column;
       int64_t at = transposed ? partColumn * wordsOfColumn + word
@@ -113,12 +122,98 @@ static void unpackAlongRows(const ElementPacking &packing, bool transposed,
     }
 }
 
+/// Some bits of an element: those from `shift` on of a word.
+struct BitRange {
+  int64_t word = 0, shift = 0, bits = 0;
+};
+
+/// Where the bits of element i of a row or column are, the low ones first.
+static llvm::SmallVector<BitRange, 3> findBits(const ElementPacking &packing,
+                                               int64_t i) {
+  constexpr int64_t wordBits = 32;
+  int64_t bits = packing.elementBits;
+  llvm::SmallVector<BitRange, 3> ranges;
+  if (packing.hasPlanes) {
+    int64_t word = i / wordBits * bits;
+    for (int64_t plane : {4, 2, 1}) {
+      // 3 bits are planes of 2 and 1, others begin with 4.
+      if (!(bits & plane))
+        continue;
+      int64_t bit = i % wordBits * plane;
+      ranges.push_back({word + bit / wordBits, bit % wordBits, plane});
+      word += plane;
+    }
+    return ranges;
+  }
+  int64_t word = i * bits / wordBits, shift = i * bits % wordBits;
+  int64_t first = std::min(bits, wordBits - shift);
+  ranges.push_back({word, shift, first});
+  if (first < bits)
+    ranges.push_back({word + 1, 0, bits - first});
+  return ranges;
+}
+
+/// Unpacks elements that have more bits in the layer than in the file.
+static void unpackBits(const ElementPacking &packing, bool transposed,
+                       const uint8_t *words, const PartWindow &window,
+                       const PartRows &rows) {
+  int64_t columnsOfPart = window.rowBytes * 8 / packing.layerBits;
+  int64_t firstColumn = window.firstByte * 8 / packing.layerBits;
+  int64_t columns = rows.rowBytes * 8 / packing.layerBits;
+  // A line is a row or a column whose elements are packed together.
+  int64_t numLines = packing.alongRows ? columnsOfPart : window.numRows;
+  int64_t wordsOfLine =
+      countWords(packing, packing.alongRows ? window.numRows : columnsOfPart);
+  bool areLinesApart = transposed == packing.alongRows;
+  uint32_t range = uint32_t(1) << packing.elementBits;
+  bool isWordWhole = packing.wordBits % packing.elementBits == 0;
+  uint32_t ofWord = isWordWhole ? packing.wordOffset : 0;
+  uint32_t ofElement = isWordWhole ? 0 : packing.wordOffset;
+  auto read = [&](llvm::ArrayRef<BitRange> bits, int64_t line) {
+    uint32_t element = 0;
+    int64_t at = 0;
+    for (const BitRange &part : bits) {
+      int64_t word = areLinesApart ? line * wordsOfLine + part.word
+                                   : part.word * numLines + line;
+      uint32_t value =
+          llvm::support::endian::read32le(words + word * 4) + ofWord;
+      element |= (value >> part.shift & ((uint32_t(1) << part.bits) - 1)) << at;
+      at += part.bits;
+    }
+    return uint8_t((element + ofElement) % range + packing.addend);
+  };
+  int64_t perByte = 8 / packing.layerBits;
+  auto write = [&](int64_t row, int64_t column, uint8_t element) {
+    uint8_t &result = rows.getRow(row)[column / perByte];
+    // Columns are visited in order: the first one of a byte clears it.
+    int64_t shift = column % perByte * packing.layerBits;
+    result = uint8_t((shift ? result : 0) | element << shift);
+  };
+  if (packing.alongRows) {
+    for (int64_t row = 0; row < rows.numRows; ++row) {
+      auto bits = findBits(packing, window.firstRow + row);
+      for (int64_t column = 0; column < columns; ++column)
+        write(row, column, read(bits, firstColumn + column));
+    }
+    return;
+  }
+  for (int64_t first = 0; first < rows.numRows; first += kRowsAtOnce)
+    for (int64_t column = 0; column < columns; ++column) {
+      auto bits = findBits(packing, firstColumn + column);
+      int64_t end = std::min(first + kRowsAtOnce, rows.numRows);
+      for (int64_t row = first; row < end; ++row)
+        write(row, column, read(bits, window.firstRow + row));
+    }
+}
+
 void moec::unpackElements(const ElementPacking &packing, bool transposed,
                           const uint8_t *words, const PartWindow &window,
                           const PartRows &rows) {
-  // Along columns a zero point of 4 bits would have to become a byte; no
-  // packing has such zero points.
-  if (packing.alongRows)
+  // Among words of whole bytes or halves, only zero points have other bits in
+  // the layer, and their words are along rows.
+  if (packing.elementBits != 4 && packing.elementBits != 8)
+    unpackBits(packing, transposed, words, window, rows);
+  else if (packing.alongRows)
     unpackAlongRows(packing, transposed, words, window, rows);
   else
     unpackAlongColumns(packing, transposed, words, window, rows);

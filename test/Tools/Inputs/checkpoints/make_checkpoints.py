@@ -19,6 +19,7 @@ import math
 import sys
 import types
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 import torch
@@ -175,15 +176,23 @@ def draw(shape, bits, group, symmetric, generator):
     return scales, zeros, (elements - spread(zeros)) * spread(scales)
 
 
-def gptq(name, source, bits, group, symmetric):
-    text = (Path(source) / "gptqmodel/nn_modules/qlinear/__init__.py").read_text()
-    [function] = [node for node in ast.walk(ast.parse(text))
-                  if isinstance(node, ast.FunctionDef) and node.name == "pack_original"]
+def get_functions(source, path, wanted=lambda name: True):
+    """Functions of a file of GPTQModel, by their names."""
+    tree = ast.parse((Path(source) / "gptqmodel" / path).read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and wanted(node.name)]
+
+
+def gptq(name, source, bits, group, symmetric, form="gptq"):
+    packing = ast.parse((Path(source) / "gptqmodel/utils/planar_packing.py").read_text()).body
+    functions = packing + get_functions(
+        source, "utils/model_dequant.py", lambda name: "_cols" in name or "_3bit" in name or "_qzeros" in name)
+    functions += get_functions(source, "nn_modules/qlinear/__init__.py", lambda name: name == "pack_original")
     none = type("None_", (), {})
     threads = types.SimpleNamespace(threadpool_limits=lambda count: contextlib.nullcontext())
-    names = {"nn": torch.nn, "t": torch, "np": np, "math": math, "THREADPOOLCTL": threads, "_ConvNd": none,
+    names = {"nn": torch.nn, "t": torch, "torch": torch, "np": np, "math": math, "THREADPOOLCTL": threads,
+             "_ConvNd": none, "Optional": Optional,
              "transformers": types.SimpleNamespace(pytorch_utils=types.SimpleNamespace(Conv1D=none))}
-    exec(compile(ast.Module([function], []), "gptqmodel", "exec"), names)
+    exec(compile(ast.Module(functions, []), "gptqmodel", "exec"), names)
     size = group if group > 0 else None
 
     def pack(weight, generator):
@@ -191,18 +200,22 @@ def gptq(name, source, bits, group, symmetric):
         scales, zeros, matrix = draw(weight.shape, bits, size or columns, symmetric, generator)
         module = torch.nn.Module()
         module.bits, module.maxq, module.pack_factor, module.pack_dtype_bits = bits, 2 ** bits - 1, 32 // bits, 32
-        module.pack_np_dtype, module.pack_np_math_dtype, module.planar = np.int32, np.uint32, False
+        module.pack_np_dtype, module.pack_np_math_dtype, module.planar = np.int32, np.uint32, form == "gptq_p"
+        module.pack_dtype = torch.int32
         linear = torch.nn.Linear(columns, rows, bias=False)
         linear.weight.data = matrix
         groups = torch.arange(columns, dtype=torch.int32) // (size or columns)
         names["pack_original"](module, linear, scales, zeros, groups)
         # Like the tool's convert_gptq_v2_to_v1_format_module: subtracts 1 from each element, in the word as a number.
-        module.qzeros -= 0x11111111 if bits == 4 else 0x01010101
+        if form == "gptq" and bits == 3:
+            module.qzeros = names["_revert_gptq_v1_qzeros_correction"](module.qzeros, bits)
+        elif form == "gptq":
+            module.qzeros -= {2: 0x55555555, 4: 0x11111111, 8: 0x01010101}[bits]
         return {key: getattr(module, key) for key in ("qweight", "qzeros", "scales", "g_idx")}, matrix
 
     write(name, torch.float16, {
         "quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False, "sym": symmetric,
-        "checkpoint_format": "gptq", "pack_dtype": "int32", "lm_head": False, "damp_percent": 0.01,
+        "checkpoint_format": form, "pack_dtype": "int32", "lm_head": False, "damp_percent": 0.01,
     }, pack)
 
 
@@ -232,6 +245,8 @@ def main(awq_source, gptq_source):
     channel = {"num_bits": 8, "type": "int", "strategy": "channel"}
     compressed("ct-int4", "pack-quantized", group | {"symmetric": True})
     compressed("ct-int4-zeros", "pack-quantized", group | {"symmetric": False})
+    compressed("ct-int3-zeros", "pack-quantized", group | {"num_bits": 3, "symmetric": False})
+    compressed("ct-int6", "pack-quantized", group | {"num_bits": 6, "symmetric": True})
     compressed("ct-int8", "pack-quantized", channel | {"symmetric": True})
     compressed("ct-w8a8", "int-quantized", channel | {"symmetric": True},
                {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True})
@@ -262,6 +277,10 @@ def main(awq_source, gptq_source):
     torchao("torchao-nvfp4", inference_workflow.NVFP4WeightOnlyConfig())
     gptq("gptq-int4", gptq_source, 4, 32, True)
     gptq("gptq-int4-zeros", gptq_source, 4, 32, False)
+    gptq("gptq-int2-zeros", gptq_source, 2, 32, False)
+    gptq("gptq-int3", gptq_source, 3, 32, True)
+    gptq("gptq-int3-zeros", gptq_source, 3, 32, False)
+    gptq("gptq-int7-planes", gptq_source, 7, 32, False, "gptq_p")
     gptq("gptq-int8", gptq_source, 8, -1, True)
     gptq("gptq-int8-zeros", gptq_source, 8, 32, False)
     awq("awq-int4", awq_source, 32)
