@@ -306,7 +306,16 @@ private:
       Result<Candidate> candidate = tryForm(form, tensor);
       if (!candidate)
         return candidate.status();
-      if (candidate->missing.size() == candidate->tensor.parts.size())
+      // The rank may have none of the experts that have a tensor.
+      bool isOfOthers =
+          !form.empty() && llvm::all_of(form, [&](const CheckpointPart &part) {
+            return part.isPerExpert() &&
+                   llvm::none_of(request.expertIds, [&](int64_t expert) {
+                     return part.isOf(expert);
+                   });
+          });
+      if (candidate->missing.size() == candidate->tensor.parts.size() &&
+          !isOfOthers)
         continue;
       if (!best || candidate->missing.size() < best->missing.size())
         best = std::move(*candidate);

@@ -110,8 +110,18 @@ private:
     for (const auto &entry : names.used) {
       StringRef name = entry.getKey();
       if (name.consume_front(block->scope) && name.contains('.'))
-        prefixes.insert(block->scope + name.split('.').first.str() + ".");
+        prefixes.insert(block->scope + getModule(name) + ".");
     }
+  }
+
+  /// The first module of a name; the third if the first is a list ("layer.2").
+  static std::string getModule(StringRef name) {
+    auto [list, rest] = name.split('.');
+    auto [number, after] = rest.split('.');
+    int64_t ignored;
+    if (number.getAsInteger(10, ignored) || !after.contains('.'))
+      return list.str();
+    return (list + "." + number + "." + after.split('.').first).str();
   }
 
   /// The prefix of a name up to the router, or through the experts: a layer

@@ -404,6 +404,39 @@ private:
     if (names.partOfTwo)
       for (CheckpointForm &form : forms)
         numberPart(form);
+    if (!spec.constantExperts.empty())
+      addConstants(isFirst, isBias);
+  }
+
+  /// Keeps the forms with a tensor per expert, of experts that are not
+  /// constant. A bias has the vectors of those that are.
+  void addConstants(bool isFirst, bool isBias) {
+    if (isBias) {
+      forms.clear();
+      for (StringRef module : splitNames(names.expert[2])) {
+        constexpr StringLiteral number = "{e}";
+        CheckpointPart part;
+        part.name = (module.take_front(module.find(number) + number.size()) +
+                     ".approx_value")
+                        .str();
+        part.numRows = numRows;
+        part.use = isFirst ? PartUse::Unused : PartUse::Values;
+        part.onlyExperts = spec.constantExperts;
+        forms.push_back({std::move(part)});
+      }
+      return;
+    }
+    llvm::erase_if(forms, [](const CheckpointForm &form) {
+      return !form.front().isPerExpert();
+    });
+    for (CheckpointForm &form : forms)
+      for (CheckpointPart &part : form) {
+        std::vector<int64_t> experts;
+        for (int64_t expert = 0; expert < spec.numExperts; ++expert)
+          if (part.isOf(expert) && !is_contained(spec.constantExperts, expert))
+            experts.push_back(expert);
+        part.onlyExperts = std::move(experts);
+      }
   }
 
   /// Numbers the experts of one of two parts, and ignores those of the other.

@@ -37,6 +37,12 @@ void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec);
 
+/// Reads the experts of a layer that MoNE has replaced by constant vectors.
+void readConstantExperts(FieldReader &config, FieldReader *outer, int64_t layer,
+                         LayerSpec &spec);
+/// Whether a `compression_config` says nothing else.
+bool statesSubstitution(const json::Value &compression);
+
 /// Finds the dtype of the router in the checkpoint, if that is at hand.
 void readRouterDType(const Family &family, const SpecOverrides &overrides,
                      LayerSpec &spec);

@@ -226,6 +226,14 @@ std::string ParallelSpec::describeRanks() const {
 
 bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }
 
+bool LayerSpec::holdsZeros(StringRef tensor, int64_t expert) const {
+  if (constantExperts.empty() || !tensor.starts_with("experts."))
+    return false;
+  bool isConstant = is_contained(constantExperts, expert);
+  return tensor == "experts.w13_bias" ||
+         isConstant != (tensor == "experts.w2_bias");
+}
+
 int64_t LayerSpec::getNumPhysicalExperts() const {
   return replicas ? replicas->numPhysicalExperts : numExperts;
 }

@@ -508,6 +508,8 @@ void refuseOtherStatements(FieldReader &config, QuantizationContext &context) {
     // The layer's own dtype is not a quantization.
     bool isPlain = value && value->kind == json::Value::Kind::String &&
                    parseModelDType(value->text) == context.dtype;
+    if (name == "compression_config" && value && statesSubstitution(*value))
+      continue;
     if (isOff || isPlain || context.ignored.take(config.getPath(name)))
       continue;
     if (name == "expert_dtype" &&

@@ -81,7 +81,7 @@ UNCOVERED = {
     "doge": "the router mixes the logits of all tokens; experts are rows of embeddings, chosen by product keys",
     "granite_docling": "dense: 'Moe' is in the name of a class alone",
     "nllb_moe": "experts have a capacity: a token's result depends on those before it",
-    "switch_transformers": "experts have a capacity: a token's result depends on those before it",
+    "switch_transformers": "read for calls that no expert can leave tokens of out; both stacks are named alike",
     "vitpose_backbone": "experts are chosen by the data set, not by a router",
 }
 

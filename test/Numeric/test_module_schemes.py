@@ -37,6 +37,59 @@ def quantize(matrix, group, dtype):
     return quantized.reshape(rows, -1)[:, :columns], scales, meant
 
 
+def bit_words(codes, bits, axis, planes=()):
+    """Words of elements of any bits, whose bits follow each other; or, of each 32 elements, planes of their bits."""
+    codes = np.moveaxis(codes.astype(np.uint8), axis, -1)
+    codes = codes.reshape(len(codes), -1, 32)
+    parts = [(codes[..., None] >> np.arange(first, first + width, dtype=np.uint8) & 1).reshape(*codes.shape[:2], -1)
+             for first, width in planes or [(0, bits)]]
+    packed = np.packbits(np.concatenate(parts, -1), axis=-1, bitorder="little").view(np.int32)
+    return np.ascontiguousarray(np.moveaxis(packed.reshape(len(codes), -1), -1, axis))
+
+
+def quantize_bits(matrix, bits, group, dtype):
+    """Codes from 0 on, scales of groups, and what they mean."""
+    groups, middle = matrix.reshape(len(matrix), -1, group), 2 ** (bits - 1)
+    scales = (np.abs(groups).max(2) / (middle - 0.5)).astype(dtype)
+    codes = np.clip(np.round(groups / scales.astype(np.float32)[..., None]), -middle, middle - 1)
+    meant = (codes * scales.astype(np.float64)[..., None]).reshape(matrix.shape)
+    return codes.reshape(matrix.shape) + middle, scales, meant
+
+
+def packed_bits(bits):
+    def encode(matrix):
+        codes, scales, meant = quantize_bits(matrix, bits, 32, np.float32)
+        return {".weight_packed": bit_words(codes, bits, 1), ".weight_scale": scales}, meant
+
+    return encode
+
+
+def gptq_bits(bits, group=32, planes=(), less=0):
+    def encode(matrix):
+        codes, scales, meant = quantize_bits(matrix, bits, matrix.shape[1] if group < 0 else group, np.float16)
+        zeros = np.full((scales.shape[1], len(matrix)), 2 ** (bits - 1) - less)
+        return {".qweight": bit_words(codes.T, bits, 0, planes), ".scales": np.ascontiguousarray(scales.T),
+                ".qzeros": bit_words(zeros, bits, 1, planes)}, meant  # fmt: skip
+
+    return encode
+
+
+def fp8_blocks(matrix):
+    side = 128
+    rows, columns = (-(-size // side) for size in matrix.shape)
+    scales = np.ones((rows, columns), np.float32)
+    for i, j in np.ndindex(rows, columns):
+        scales[i, j] = np.abs(matrix[i * side:(i + 1) * side, j * side:(j + 1) * side]).max() / 448
+    spread = scales.repeat(side, 0).repeat(side, 1)[:matrix.shape[0], :matrix.shape[1]]
+    quantized = (matrix / spread).astype(E4M3)
+    return {".weight": quantized, ".weight_scale": scales}, quantized.astype(np.float64) * spread
+
+
+def int8_rows(matrix):
+    parts, meant = torchao_int8(matrix)
+    return {".weight": parts["._weight_qdata"], ".weight_scale": parts["._weight_scale"]}, meant
+
+
 def plain(matrix):
     return {".weight": matrix}, matrix.astype(np.float64)
 
@@ -357,6 +410,39 @@ CASES = {
 }  # fmt: skip
 
 
+#: A tool's forms that differ only in bits, zero points or what shares a scale.
+CASES |= {
+    f"{bits} bits of compressed-tensors": (
+        compressed({"targets": ["Linear"], "weights": INT4 | {"num_bits": bits}}), lambda e, p, bits=bits: packed_bits(bits))
+    for bits in (2, 3, 5, 7, 8)
+} | {
+    "2 bits of GPTQ": (GPTQ | {"bits": 2}, lambda e, p: gptq_bits(2, less=1)),
+    "rows of GPTQ": (GPTQ | {"group_size": -1}, lambda e, p: gptq_bits(4, -1, less=1)),
+    "gptq_v2": (GPTQ | {"checkpoint_format": "gptq_v2"}, lambda e, p: gptq_bits(4)),
+    "3 bits in planes": (GPTQ | {"bits": 3, "format": "gptq_p"}, lambda e, p: gptq_bits(3, planes=[(0, 2), (2, 1)])),
+    "5 bits in planes": (GPTQ | {"bits": 5, "format": "gptq_p"}, lambda e, p: gptq_bits(5, planes=[(0, 4), (4, 1)])),
+    "bits of a module": (
+        GPTQ | {"format": "gptq_p", "dynamic": {"+:.*experts.*": {"bits": 6}}},
+        lambda e, p: gptq_bits(6, planes=[(0, 4), (4, 2)])),
+    "2 bits of AutoRound": (
+        {"quant_method": "auto-round", "bits": 2, "group_size": 32, "sym": True, "packing_format": "auto_round:gptq"},
+        lambda e, p: gptq_bits(2, less=1)),
+    "4 bits of AutoRound": (
+        {"quant_method": "auto-round", "bits": 4, "group_size": 32, "sym": True, "packing_format": "auto_round:gptq"},
+        lambda e, p: gptq_bits(4, less=1)),
+    "rows of GPTQModel's fp8": (GPTQMODEL_FP8 | {"weight_scale_method": "row"}, lambda e, p: gptqmodel_fp8),
+    "one scale of GPTQModel's fp8": (
+        GPTQMODEL_FP8 | {"weight_scale_method": "tensor"}, lambda e, p: lambda m: gptqmodel_fp8(m, "tensor")),
+    "int8 of torchao": (torchao_config("Int8WeightOnlyConfig"), lambda e, p: torchao_int8),
+    "5 bits of AutoRound": (
+        {"quant_method": "auto-round", "bits": 5, "group_size": 32, "sym": True, "packing_format": "auto_round:gptq"},
+        lambda e, p: gptq_bits(5, less=1)),
+    "blocks of ModelOpt": ({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}, lambda e, p: fp8_blocks),
+    "bytes of ModelOpt": ({"quant_method": "modelopt", "quant_algo": "W8A16"}, lambda e, p: int8_rows),
+}  # fmt: skip
+
+
+# field-bug: vllm#43227
 # parity: L45, L47
 @pytest.mark.parametrize("case", CASES)
 def test_schemes(case, tmp_path):
@@ -465,6 +551,67 @@ def test_rounded_weights(name, dtype, tmp_path):
     too_large = {name: each if "gate.weight" in name else np.full_like(each, 3.4e38) for name, each in tensors.items()}
     _, got, said = run(folders[3], config, too_large, dtype=dtype, arguments=["--round-weights"])
     assert got is None and "which has no value 3.39999995E+38" in said
+
+
+# An encoder has layers of the same numbers, under "layer.1".
+def test_switch_transformers(tmp_path):
+    rng, tensors, own = np.random.default_rng(9), {}, {}
+    for block in ("encoder.block.1.layer.1", "decoder.block.1.layer.2"):
+        own = {f"{block}.mlp.router.classifier.weight": draw(rng, EXPERTS, HIDDEN)}
+        for e in range(EXPERTS):
+            own[f"{block}.mlp.experts.expert_{e}.wi.weight"] = draw(rng, WIDTH, HIDDEN)
+            own[f"{block}.mlp.experts.expert_{e}.wo.weight"] = draw(rng, HIDDEN, WIDTH)
+        tensors |= own | {f"{block}.layer_norm.weight": draw(rng, HIDDEN)}
+    tensors["decoder.block.1.layer.0.SelfAttention.k.weight"] = draw(rng, HIDDEN, HIDDEN)
+    config = {"model_type": "switch_transformers", "d_model": HIDDEN, "d_ff": WIDTH, "num_experts": EXPERTS,
+              "expert_capacity": TOKENS, "decoder_sparse_step": 2, "num_decoder_layers": 2, "torch_dtype": "float32"}
+    x, got, said = run(tmp_path, config, tensors, layer=1, arguments=[f"--max-tokens={TOKENS}"])
+    assert got is not None, said
+    router, *experts = own.values()
+    logits = x @ router.astype(np.float64).T
+    chances = np.exp(logits - logits.max(1, keepdims=True))
+    chances /= chances.sum(1, keepdims=True)
+    ids = chances.argmax(1)
+    expect_near(got, np.stack([
+        chances[t, e] * (experts[2 * e + 1] @ np.maximum(experts[2 * e].astype(np.float64) @ x[t], 0))
+        for t, e in enumerate(ids)]))
+
+
+# Experts that MoNE has replaced return their vector, with the weight that the router gives them.
+@pytest.mark.parametrize("encode", [plain, packed], ids=["names", "int4"])
+def test_constant_experts(encode, tmp_path):
+    constant = [1, EXPERTS - 1]
+    tensors, meant = make(lambda e, p: encode)
+    rng, vectors = np.random.default_rng(8), {}
+    for e in constant:
+        tensors = {name: tensor for name, tensor in tensors.items() if f".experts.{e}." not in name}
+        vectors[e] = tensors[f"{BLOCK}experts.{e}.approx_value"] = draw(rng, HIDDEN, scale=1)
+        for matrices in meant.values():
+            matrices[e] = np.zeros_like(matrices[e])
+    if encode is packed:
+        config = CONFIG | {"approximate_experts": {"0": constant, "1": [0]},
+                           "quantization_config": compressed({"targets": ["Linear"], "weights": INT4})}
+    else:
+        replacements = {str(e): {"format": "constant-v1", "tensors": {"value": f"{BLOCK}experts.{e}.approx_value"}}
+                        for e in constant}
+        config = CONFIG | {"compression_config": {"transform_config": {"expert_substitution": {
+            "version": 1, "router_semantics": {"preserve_logical_expert_ids": True, "preserve_router_weights": True,
+                                               "renormalize_after_substitution": False},
+            "targets": {f"{BLOCK}experts": {"weight_layout": "compact_retained_experts",
+                                            "replacements": replacements}}}}}}
+    x, got, said = run(tmp_path, config, tensors, arguments=["--check"])
+    assert got is not None, said
+    assert "makes 2 experts constant" in said
+    ids, weights = choose(x, tensors[BLOCK + "gate.weight"])
+    expected = add_experts(x, ids, weights, meant)
+    for t, k in np.ndindex(*ids.shape):
+        expected[t] += weights[t, k] * vectors.get(int(ids[t, k]), np.zeros(HIDDEN))
+    assert np.isin(ids, constant).any()
+    expect_near(got, expected)
+    del tensors[f"{BLOCK}experts.1.approx_value"]
+    (tmp_path / "y.safetensors").unlink()
+    _, got, said = run(tmp_path, config, tensors)
+    assert got is None and "experts.1.approx_value' for 'experts.w13_bias'" in said
 
 
 # field-bug: transformers#47031, vllm#47058, vllm#47874

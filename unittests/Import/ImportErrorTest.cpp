@@ -433,7 +433,7 @@ TEST(ImportError, QuantizationOfOneProduct) {
 }
 
 // field-bug: vllm#57772, sglang#35557, tokenspeed#1036, vllm#50925
-// field-bug: sglang#39807, vllm#43227
+// field-bug: sglang#39807
 TEST(ImportError, QuantizationsThatNobodyMultiplies) {
   SpecOverrides overrides;
   overrides.toCompile = true;

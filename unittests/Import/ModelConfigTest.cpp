@@ -303,7 +303,6 @@ TEST(ModelConfig, LayersBehindTheDecoder) {
             std::string::npos);
 }
 
-// field-bug: vllm#32549, vllm#57274
 TEST(ModelConfigError, UnknownModelTypes) {
   EXPECT_EQ(importError("{\"model_type\": \"qwen3moe\"}"),
             "t.json:1:16: error: unknown model_type \"qwen3moe\"; did you "

@@ -776,6 +776,34 @@ TEST(PublishedFamilies, MuseSpark) {
   EXPECT_FALSE(spec.norms.latentOut);
 }
 
+// field-bug: vllm#57274
+TEST(PublishedFamilies, EmptyExperts) {
+  LayerSpec spec = importOk(R"({"model_type": "glm4_moe_lite_plus_plus",
+      "hidden_size": 64, "n_routed_experts": 8, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 32, "hidden_act": "silu", "zce_nums": [2],
+      "zce_types": ["copy"], "num_hidden_layers": 2})");
+  expectSizes(spec, {64, 8, 2, 32});
+  EXPECT_EQ(spec.numZeroExperts, 2);
+}
+
+TEST(PublishedFamilies, Capacity) {
+  const std::string config = R"({"model_type": "switch_transformers",
+      "d_model": 64, "d_ff": 96, "num_experts": 4, "expert_capacity": 32,
+      "decoder_sparse_step": 2, "num_decoder_layers": 4, "num_layers": 4})";
+  SpecOverrides overrides;
+  overrides.maxTokens = 32;
+  LayerSpec spec = importOk(config, overrides);
+  expectSizes(spec, {64, 4, 1, 96});
+  EXPECT_EQ(spec.activation.kind, Activation::ReluNoMul);
+  EXPECT_FALSE(spec.routing.renormalize);
+  EXPECT_EQ(spec.layerIndex, 1);
+  EXPECT_NE(importError(config).find(
+                "'expert_capacity' is 32, and a call may have 16384 tokens "
+                "(max_tokens)"),
+            std::string::npos);
+}
+
+// field-bug: vllm#32549
 TEST(PublishedFamilies, ObjectsOfLayers) {
   const std::string head = R"({"model_type": "nemotron_h_puzzle",
       "hidden_size": 64, "n_routed_experts": 8, "num_experts_per_tok": 2,
@@ -790,6 +818,16 @@ TEST(PublishedFamilies, ObjectsOfLayers) {
                   "'block_configs.moe_new_key' = 1 is not supported")})
     EXPECT_NE(importError(head + rest + "}").find(message), std::string::npos)
         << rest;
+  SpecOverrides overrides;
+  for (int64_t layer : {1, 2}) {
+    overrides.layer = layer;
+    expectSizes(importOk(head + R"(, "block_configs": [{"block_type": "mamba"},
+                    {"block_type": "moe", "n_routed_experts": 4},
+                    {"block_type": "moe", "n_routed_experts": 6,
+                     "moe_intermediate_size": 16}]})",
+                         overrides),
+                {64, layer == 1 ? 4 : 6, 2, layer == 1 ? 32 : 16});
+  }
 }
 
 TEST(PublishedFamilies, SharedNarrowExperts) {

@@ -435,6 +435,9 @@ struct LayerSpec {
   /// Number of experts, those with the highest ids, that every token has: the
   /// loader gives them a selection bias above all keys.
   int64_t numAlwaysChosen = 0;
+  /// Experts that return a constant vector, ascending (MoNE). The layer has a
+  /// bias for it; the loader sets their weights to zeros.
+  std::vector<int64_t> constantExperts;
   /// The loader appends these to the experts.
   std::optional<AdjugateSpec> adjugate;
   /// The loader multiplies the weights of the first gemm by this factor of the
@@ -499,6 +502,9 @@ struct LayerSpec {
 
   /// The selection bias of experts that every token has; all keys are below.
   static constexpr float kAlwaysChosenBias = 1e30F;
+  /// Whether an expert has zeros in a tensor, because it is constant or because
+  /// the others are.
+  bool holdsZeros(llvm::StringRef tensor, int64_t expert) const;
   /// R: rows of the router.
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }
   /// L: width of the routed experts.

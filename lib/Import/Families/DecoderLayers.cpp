@@ -188,9 +188,12 @@ void DecoderLayers::addNumber(const LayerRule &rule, KeyReader &reader) {
   }
   case LayerRule::Period: {
     int64_t period = reader.getInteger(rule.key, 1, max).value_or(1);
-    int64_t offset = reader.getInteger(rule.second, 0, max).value_or(0);
-    rules.push_back(
-        [period, offset](int64_t index) { return index % period == offset; });
+    int64_t offset = 1;
+    if (rule.second)
+      offset = reader.getInteger(rule.second, 0, max).value_or(0);
+    rules.push_back([period, offset](int64_t index) {
+      return index % period == offset % period;
+    });
     return;
   }
   case LayerRule::Range: {

@@ -60,6 +60,7 @@ SmallVector<const Key *> Family::getKeys() const {
                          &logitScale,
                          &numGroups,
                          &topkGroups,
+                         &capacity,
                          &groupsIf,
                          &weight.key,
                          &renormalize.key,

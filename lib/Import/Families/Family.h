@@ -86,7 +86,7 @@ struct LayerRule {
     /// Layers whose index is a multiple: `moe_layer_freq` as a number. A list
     /// with a 1 per layer with experts decides alone.
     Frequency,
-    /// `index % period == offset`.
+    /// `index % period == offset`; the offset is 1 without a second key.
     Period,
     /// A list of the layers without experts: `mlp_only_layers`.
     Except,
@@ -274,6 +274,8 @@ struct Family {
   Key emptyExperts, emptyKind;
   /// Number of experts behind the others that return zero, if no key states it.
   int64_t numSkips = 0;
+  /// The model leaves out tokens of an expert that has as many of a sequence.
+  Key capacity;
   Key latentSize;
   FamilyNorm normLatentIn, normExpert, normLatentOut;
   /// Number of experts behind the others that every token has: shared experts

@@ -62,6 +62,29 @@ static void addRoutersOutside(std::vector<Family> &all) {
   }
 }
 
+/// The layers of the decoder; those of the encoder are in "layer.1".
+static void addSwitch(std::vector<Family> &all) {
+  Row row = Row("switch_transformers")
+                .sizes("num_experts=8", "num_experts_per_tok=1", "d_ff=2048")
+                .act("dense_act_fn=\"relu\"")
+                .softmax()
+                .rule(LayerRule::Period, "decoder_sparse_step")
+                .expect("router_bias", {"false"})
+                .gate("layer.2.mlp.router.classifier.weight")
+                .expertNames("", "layer.2.mlp.experts.expert_{e}.wi",
+                             "layer.2.mlp.experts.expert_{e}.wo")
+                .fusedNames("", "")
+                .ignore("router_* encoder_sparse_step num_sparse_* "
+                        "add_router_probs")
+                .says("the decoder, for calls of no more tokens than an expert "
+                      "may have");
+  row.ungated = true;
+  row.hiddenSize = "d_model=768";
+  row.numLayers = "num_decoder_layers|num_layers=12";
+  row.capacity = "expert_capacity=64";
+  all.push_back(row);
+}
+
 void addOtherFamilies(std::vector<Family> &all) {
   {
     Row row =
@@ -254,11 +277,12 @@ void addOtherFamilies(std::vector<Family> &all) {
     row.hiddenSizesPerWidth = 4;
     all.push_back(row);
   }
+  addSwitch(all);
   addRoutersOutside(all);
 }
 
 void addRefusedFamilies(std::vector<Family> &all) {
-  all.push_back(refuse("nllb-moe nllb_moe switch_transformers",
+  all.push_back(refuse("nllb-moe nllb_moe",
                        "experts have a capacity, so that the result for a "
                        "token depends on the tokens before it"));
   all.push_back(refuse("doge", "the router of Doge mixes the logits of all "

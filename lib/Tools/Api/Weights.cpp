@@ -56,6 +56,8 @@ static void adoptStorage(LayerSpec &spec, const std::string &folder,
   spec.mtpIndex = model->mtpIndex;
   spec.bank = model->bank;
   spec.numAlwaysChosen = model->numAlwaysChosen;
+  if (spec.expertBias)
+    spec.constantExperts = model->constantExperts;
   spec.adjugate = model->adjugate;
   spec.inputFactor = model->inputFactor;
   auto adopt = [&](const char *weight, std::optional<QuantizationSpec> &own,

@@ -250,6 +250,17 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
         !status)
       return status;
   for (size_t index = 0; index < numOwn; ++index) {
+    if (request.spec && target.isStacked && index < request.expertIds.size() &&
+        request.spec->holdsZeros(tensor.name, request.expertIds[index])) {
+      if (Status status = fill(memory, {tensor, index * bytes, bytes}, read,
+                               [&](uint8_t *matrix) {
+                                 std::memset(matrix, 0, bytes);
+                                 return Status::ok();
+                               });
+          !status)
+        return status;
+      continue;
+    }
     if (parts[index].empty() && !isZero)
       continue;
     if (!orders.of(target.name).has(int64_t(index)) && !isZero) {

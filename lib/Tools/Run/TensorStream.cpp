@@ -270,6 +270,12 @@ bool TensorStream::isFull() const {
       matrices = shard && !shard->experts.empty()
                      ? int64_t(shard->experts.size())
                      : shape.count;
+    if (isStacked && request.spec)
+      matrices -= llvm::count_if(request.expertIds, [&](int64_t expert) {
+        return request.spec->holdsZeros(tensor.name, expert);
+      });
+    if (matrices == 0)
+      continue;
     if (found == elements.end() || found->second < matrices * ofMatrix)
       return false;
   }
