@@ -23,7 +23,7 @@ import pathlib as _pathlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import functions, ranks, reference, sglang, torch, transformers, vllm
+    from . import functions, layers, ranks, reference, sglang, torch, transformers, vllm
     from ._core import (
         Communicator,
         Error,
@@ -87,7 +87,7 @@ __all__ = [
 ]
 
 #: Modules that `moec.NAME` imports.
-_MODULES = ("functions", "ranks", "reference", "sglang", "torch", "transformers", "vllm")
+_MODULES = ("functions", "layers", "ranks", "reference", "sglang", "torch", "transformers", "vllm")
 
 # Folders with _core and libmoec.so.1 other than this one: MOEC_LIBRARY_DIR for a source tree, or lib/ beside python/ in
 # the bundle.

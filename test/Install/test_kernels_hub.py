@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The layout of scripts/kernels-hub, loaded by the package `kernels` in an environment without moec, which
-`scripts/test --frameworks` makes (.venv-kernels)."""
+`scripts/test --frameworks` makes (.venv-kernels), and by its kernelize() in one with Transformers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["MOEC_LIBRARY_DIR"]).parent
 WHEELS = sorted(BUILD.glob("moec-*.whl"))
 PYTHON = ROOT / ".venv-kernels/bin/python"
+FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"
 pytestmark = pytest.mark.skipif(not WHEELS, reason="there is no wheel; scripts/wheel makes it")
 
 #: One token of a layer whose two experts are multiples of the unit matrix: 1.75 silu(x) x.
@@ -40,6 +41,33 @@ try:
     moec.compile(spec | {"top_k": 3}, device="cpu")
 except moec.InvalidArgument as error:
     print(error)
+"""
+
+#: Logits of a small Qwen3-MoE whose experts are replaced, against its own.
+KERNELIZED = """
+import pathlib, sys
+sys.path.append(sys.argv[2])
+import torch, transformers
+from kernels import LocalLayerRepository, Mode, kernelize, replace_kernel_forward_from_hub, use_kernel_mapping
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeExperts
+config = transformers.Qwen3MoeConfig(
+    hidden_size=64, moe_intermediate_size=32, num_experts=8, num_experts_per_tok=2, num_hidden_layers=1,
+    num_attention_heads=2, num_key_value_heads=1, vocab_size=64)
+torch.manual_seed(1)
+model = transformers.AutoModelForCausalLM.from_config(config).eval()
+for parameter in model.parameters():
+    parameter.data.normal_(0, 0.1)
+tokens = torch.arange(12)[None]
+with torch.inference_mode():
+    wanted = model(tokens).logits
+replace_kernel_forward_from_hub(Qwen3MoeExperts, "MoecExperts")
+own = LocalLayerRepository(pathlib.Path(sys.argv[1]), layer_name="MoecExperts")
+with use_kernel_mapping({"MoecExperts": {"cpu": own}}):
+    kernelize(model, mode=Mode.INFERENCE, device="cpu")
+experts, = (module for module in model.modules() if isinstance(module, Qwen3MoeExperts))
+with torch.inference_mode():
+    torch.testing.assert_close(model(tokens).logits, wanted, atol=1e-6, rtol=1e-5)
+print(experts.forward.__func__.__module__)
 """
 
 
@@ -77,3 +105,13 @@ def test_kernels_loads_it(folder: Path) -> None:
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "top_k" in done.stdout
+
+
+@pytest.mark.skipif(not PYTHON.exists() or not FRAMEWORKS.exists(),
+                    reason="there is no .venv-kernels or .venv-frameworks; scripts/test --frameworks makes them")
+def test_kernelize_takes_experts(folder: Path) -> None:
+    kernels = next(PYTHON.parents[1].glob("lib/python3*/site-packages"))
+    done = subprocess.run([FRAMEWORKS, "-c", KERNELIZED, folder, kernels], env={"HF_HUB_OFFLINE": "1"}, cwd=folder,
+                          text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("moec_") and done.stdout.endswith(".layers\n")
