@@ -257,7 +257,7 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
         compiler = _make_compiler(cache, progress, work)
         made, from_cache, seconds = compiler.load(Layer, described, target)
     made._source = described
-    made.from_cache, made.compile_seconds = from_cache, seconds
+    made._compilation = from_cache, seconds
     return made
 
 

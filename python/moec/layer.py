@@ -171,9 +171,18 @@ class Layer(_core.Layer):
 
     #: Source of the compilation; None for a package.
     _source: Any = None
-    #: Whether it came from the cache, and the wall-clock time until it was compiled.
-    from_cache: bool = False
-    compile_seconds: float = 0.0
+    #: `from_cache` and `compile_seconds`.
+    _compilation: tuple[bool, float] = (False, 0.0)
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether the layer came from the cache."""
+        return self._compilation[0]
+
+    @property
+    def compile_seconds(self) -> float:
+        """The wall-clock time until the layer was compiled, in seconds."""
+        return self._compilation[1]
 
     @classmethod
     def from_pretrained(

@@ -151,6 +151,10 @@ def test_a_layer_is_copied_and_not_pickled(layer) -> None:
         pickle.dumps(layer)
 
 
+def test_a_property_has_a_text_of_its_own() -> None:
+    assert "wall-clock time" in moec.Layer.compile_seconds.__doc__
+
+
 def test_tab_completion_shows_no_internals(layer) -> None:
     assert not {"operands", "bind_weight", "fill_weights", "time_calls", "plan_text"} & set(dir(layer))
     assert not {"os", "importlib", "pathlib", "Any"} & set(dir(moec))
