@@ -97,7 +97,7 @@ def Tile_SumOrderAttr : AttrDef<Tile_Dialect, "SumOrder"> {
     Warp and warpgroup instructions of the same `k` are one unit. A CPU's `dot` instruction adds by FMAs that flush
     subnormal numbers: the second product of a pair, then the first (`k = 2`, VDPBF16PS); or those of the even and of
     the odd elements from 0, then both sums, then the result to its accumulator (`k = 32`, AMX). Sums of
-    int8 are exact (`k = 64`).
+    int8 are exact (`k = 4`, VPDPBUSD, and `k = 64`, AMX).
 
     ```mlir
     #tile.sum_order<unit = tensor_core, k = 16>

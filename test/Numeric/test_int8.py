@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""int8 gemms on Hopper's tensor cores, with every kind of tile, on the simulator; and by AMX on this machine."""
+"""int8 gemms on Hopper's tensor cores, with every kind of tile, on the simulator; and by AMX and VNNI on this machine."""
 
 import subprocess
 from pathlib import Path
@@ -43,16 +43,39 @@ def test_int8(name, runs):
     runs.forget(run)
 
 
+#: Name of a CPU, the flag of /proc/cpuinfo without which a machine cannot run its code, and the instruction's products.
+CPUS = {
+    "amx": ("host", "amx_int8", 64), "avx512_vnni": ("icelake-server", "avx512_vnni", 4),
+    "avx_vnni": ("alderlake", "avx_vnni", 4),
+}
+
+
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("name", ["shared_block", "one_block", "tensor"])
-def test_int8_by_amx(name, runs):
-    if "amx_int8" not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("needs amx_int8")
+def test_int8_of_the_cpu(name, cpu, runs):
+    host, flag, products_of_k = CPUS[cpu]
+    if flag not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"needs {flag}")
     fields, tokens, *_ = TILES[name]
-    case = Case(f"int8_amx_{name}", SPEC | {"hidden_size": 256, "intermediate_size": 128} | fields, tokens=tokens)
-    run = runs.get(case)
-    done = subprocess.run([str(binary("moe-compile")), str(run.inputs.parent / "model.json"), "--emit=tile"],
-                          capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.stdout.count("instruction_k = 64") == 2, done.stderr
+    case = Case(f"int8_{cpu}_{name}", SPEC | {"hidden_size": 256, "intermediate_size": 128} | fields, tokens=tokens)
+    run = runs.get(case, f"--cpu={host}")
+    done = subprocess.run(
+        [str(binary("moe-compile")), str(run.inputs.parent / "model.json"), "--emit=tile", f"--cpu={host}"],
+        capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.stdout.count(f"instruction_k = {products_of_k},") + \
+        done.stdout.count(f"instruction_k = {products_of_k}>") == 2, done.stderr
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
     runs.forget(run)
+
+
+def test_sums_of_int8_are_exact(runs):
+    """AMX and VPDPBUSD of two widths give equal bits."""
+    present = [host for host, flag, _ in CPUS.values() if flag in Path("/proc/cpuinfo").read_text()]
+    if len(present) < 2:
+        pytest.skip("needs two of " + ", ".join(CPUS))
+    case = Case("int8_exact", SPEC | {"hidden_size": 2048, "intermediate_size": 128}, tokens=9)
+    done = [runs.get(case, f"--cpu={host}") for host in present]
+    assert len({run.outputs.read_bytes() for run in done}) == 1, done[0].explain("the outputs differ")
+    for run in done:
+        runs.forget(run)

@@ -1,9 +1,9 @@
 // RUN: moe-opt %s --split-input-file --verify-diagnostics --tile-assign-config="lanes=16 products=amx"
 
-// Configs of AMX that a gemm cannot have.
+// Configs of AMX and of VNNI that a gemm cannot have.
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
-  // expected-error @below {{instruction_k = 4; give 1, 2, 32 or 64}}
-  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, instruction_k = 4>}
+  // expected-error @below {{instruction_k = 8; give 1, 2, 4, 32 or 64}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 32, columns_per_cta = 16, lanes = 16, instruction_k = 8>}
   tile.return
 }
 
@@ -76,5 +76,37 @@ tile.kernel @k(%x: memref<?x64xf16>, %w: memref<2x32x64xf16>, %off: memref<3xi32
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
   // expected-error @below {{instruction_k = 64 multiplies int8 with scales of whole rows; give 1 for other operands}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 16, register_columns = 16, block_k = 64, columns_per_cta = 16, lanes = 16, instruction_k = 64>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x80xi8>, %xs: memref<?x1xf32>, %w: memref<2x32x80xi8>, %ws: memref<2x32x1xf32>, %o: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{instruction_k = 4 needs rows of a multiple of 64 elements, up to 65536, and they have 80; give 1}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x80xi8>, memref<2x32x80xi8>) input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<2x32x1xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 64, columns_per_cta = 32, lanes = 16, instruction_k = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x128xi8>, %xs: memref<?x1xf32>, %w: memref<2x32x128xi8>, %ws: memref<2x32x1xf32>, %o: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{lanes = 4; give 8 or 16 with instruction_k = 4}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x128xi8>, memref<2x32x128xi8>) input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<2x32x1xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 64, columns_per_cta = 32, lanes = 4, instruction_k = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x128xi8>, %xs: memref<?x1xf32>, %w: memref<2x32x128xi8>, %ws: memref<2x32x1xf32>, %o: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{register_rows = 6, register_columns = 4 needs 38 vector registers, more than the target's 32; give a smaller tile}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x128xi8>, memref<2x32x128xi8>) input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<2x32x1xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, config = #tile.cpu_gemm<register_rows = 6, register_columns = 4, block_k = 64, columns_per_cta = 32, lanes = 16, instruction_k = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<2x32x64xbf16>, %off: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{instruction_k = 4 multiplies int8 with scales of whole rows; give 1 for other operands}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<2x32x64xbf16>) offsets(%off : memref<3xi32>) outs(%y : memref<?x32xbf16>) {config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 64, columns_per_cta = 16, lanes = 16, instruction_k = 4>}
   tile.return
 }

@@ -203,3 +203,11 @@ tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: m
       {group_rows = #tile.group_rows<min = 64>, config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 32, columns_per_cta = 32, lanes = 8>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x128xi8>, %xs: memref<?x1xf32>, %w: memref<2x32x128xi8>, %ws: memref<2x32x1xf32>, %o: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  // expected-error @below {{instruction_k = 4 needs a CPU with AVX512_VNNI or AVX_VNNI; give 1 for the target}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x128xi8>, memref<2x32x128xi8>) input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<2x32x1xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, config = #tile.cpu_gemm<register_rows = 4, register_columns = 4, block_k = 64, columns_per_cta = 32, lanes = 16, instruction_k = 4>}
+  tile.return
+}

@@ -38,6 +38,8 @@ struct DeviceRates;
 enum class CpuProducts {
   /// FMAs on f32 alone.
   Fma,
+  /// AVX512_VNNI, or AVX_VNNI.
+  Vnni,
   /// AVX512_BF16.
   Bf16,
   /// AMX_BF16 and AMX_INT8, which the process may use.
@@ -74,7 +76,7 @@ struct Target {
   static bool isLegalLanes(int64_t lanes) {
     return lanes == 4 || lanes == 8 || lanes == 16;
   }
-  /// The instructions named "fma", "bf16" or "amx".
+  /// The instructions named "fma", "vnni", "bf16" or "amx".
   static std::optional<CpuProducts> findProducts(llvm::StringRef name);
   static llvm::StringRef getName(CpuProducts products);
   /// A CPU with that many lanes, or the host with its widest vectors.

@@ -14,7 +14,7 @@ include "LaunchRewrites.td"
 def PartOption : Option<"part", "part", "std::string", "\"\"",
     "the model of GPU that configs are chosen for, such as h100-sxm; empty: the target's default">;
 def ProductsOption : Option<"products", "products", "std::string", "\"\"",
-    "the CPU's instructions for products: fma, bf16 or amx; empty: those of the host without 'lanes', else fma">;
+    "the CPU's instructions for products: fma, vnni, bf16 or amx; empty: those of the host without 'lanes', else fma">;
 def DependentLaunchesOption : Option<"dependentLaunches", "dependent-launches", "bool", "true",
     "whether a launch may begin before the one ahead of it has ended">;
 def KeepAllOption : Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">;

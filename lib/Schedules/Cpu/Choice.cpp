@@ -80,7 +80,8 @@ std::string vectorsIllegal(const GemmShape &shape, tile::CpuGemmAttr config,
   if (config.getBlockK() % config.getLanes())
     return "block_k = " + number(config.getBlockK()) +
            " is not a multiple of lanes = " + number(config.getLanes());
-  if (shape.decodes && shape.decodedAtOnce % config.getBlockK())
+  if (shape.decodes && cpu::getInstructionK(config) == cpu::kFma &&
+      shape.decodedAtOnce % config.getBlockK())
     return "block_k = " + number(config.getBlockK()) +
            "; give a divisor of the " + number(shape.decodedAtOnce) +
            " elements that are dequantized at once";
@@ -89,8 +90,11 @@ std::string vectorsIllegal(const GemmShape &shape, tile::CpuGemmAttr config,
     return "register_columns = " + number(config.getRegisterColumns()) +
            " needs " + number(weightRows) +
            " weight rows at a time; their number must be a multiple of 4";
+  // Quads have a sum per input row more, and the constant 128.
+  bool hasQuads = cpu::getInstructionK(config) == cpu::kQuads;
+  int64_t rowVectors = hasQuads ? 2 : 1;
   int64_t registers =
-      config.getRegisterRows() * weightRows + config.getRegisterRows() + 1;
+      config.getRegisterRows() * (weightRows + rowVectors) + rowVectors;
   if (registers > target.getNumRegisters())
     return "register_rows = " + number(config.getRegisterRows()) +
            ", register_columns = " + number(config.getRegisterColumns()) +
@@ -186,6 +190,22 @@ int64_t chooseTileColumns(const GemmShape &shape, int64_t n) {
   return std::max(std::min(most, shape.columns) / n * n, n);
 }
 
+/// The config with VPDPBUSD; null if the gemm cannot have one.
+tile::CpuGemmAttr chooseQuads(tile::GemmOp op, GemmShape shape,
+                              const Target &target) {
+  if (target.products < CpuProducts::Vnni || !cpu::hasInt8Products(op) ||
+      !cpu::whyNotQuads(op, target.lanes).empty())
+    return nullptr;
+  constexpr int64_t denseRows = 64;
+  int64_t n = 4 / shape.rowsPerColumn;
+  int64_t m = std::min<int64_t>(4, (target.getNumRegisters() - 2) / 6);
+  shape.decodes = false;
+  return tile::CpuGemmAttr::get(op->getContext(), m, n,
+                                cpu::kQuads * target.lanes,
+                                chooseBlockN(shape, n), target.lanes,
+                                shape.grouped ? 0 : denseRows, cpu::kQuads);
+}
+
 /// The config with AMX tiles; null if the gemm cannot have one.
 tile::CpuGemmAttr chooseTiles(tile::GemmOp op, const GemmShape &shape,
                               const Target &target) {
@@ -207,6 +227,8 @@ tile::ConfigAttr chooseGemm(Operation *op, const Target &target) {
   GemmShape shape(gemm);
   if (tile::CpuGemmAttr tiles = chooseTiles(gemm, shape, target))
     return tiles;
+  if (tile::CpuGemmAttr quads = chooseQuads(gemm, shape, target))
+    return quads;
   // CPUs with AMX multiply pairs no faster than FMAs do, and widen rows while
   // they wait for memory.
   bool hasPairs =
@@ -404,7 +426,7 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr attr) {
                                    /*adjacent=*/0, /*promoted=*/0,
                                    /*joined=*/false);
   int64_t lanes = config.getLanes();
-  bool isDecoded = cpu::decodesOperands(op);
+  bool isDecoded = cpu::decodesForFmas(op, config);
   int64_t adjacent =
       isDecoded ? 1
                 : cpu::getLaneElements(getElementTypeOrSelf(op.getWeight()));

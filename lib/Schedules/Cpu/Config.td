@@ -20,7 +20,7 @@ def Tile_CpuGemmAttr : Tile_Config<"cpu", "gemm", "CpuGemm", [
     Tile_Number<"columns_per_cta", "columns of the result that one CTA computes">,
     Tile_Lanes,
     Tile_Number<"rows_per_cta", "rows that one CTA computes; 0 with offsets: all rows of a group">,
-    Tile_Number<"instruction_k", "elements of K per instruction: 0 or 1 for FMAs, 2 for VDPBF16PS, 32 for AMX tiles of bf16, 64 for those of int8">]> {
+    Tile_Number<"instruction_k", "elements of K per instruction: 0 or 1 for FMAs, 2 for VDPBF16PS, 4 for VPDPBUSD, 32 for AMX tiles of bf16, 64 for those of int8">]> {
   let summary = "config of cpu.gemm";
   let description = [{
     A CTA iterates over its columns with `register_rows` x `register_columns` sums in vector registers.

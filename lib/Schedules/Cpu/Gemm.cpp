@@ -44,8 +44,9 @@ struct Shape {
   int64_t weightsPerColumn;
   /// Elements along K per iteration of the innermost loop.
   int64_t unrolledK;
-  /// Whether AMX tiles multiply, or else pairs of bf16 instead of f32.
-  bool usesTiles, multipliesPairs;
+  cpu::InstructionK instruction;
+  /// Whether AMX tiles multiply, and whether FMAs multiply decoded blocks.
+  bool usesTiles, decodes;
 
   int64_t getNTiles() const { return llvm::divideCeil(columns, nTile); }
   /// A divisor of the number of columns of every N tile.
@@ -75,10 +76,11 @@ FailureOr<Shape> getShape(tile::GemmOp op) {
   shape.n = config->getRegisterColumns();
   shape.nTile = config->getColumnsPerCta();
   Type element = weight.getElementType();
-  if (cpu::decodesOperands(op))
+  shape.decodes = cpu::decodesForFmas(op, *config);
+  if (shape.decodes)
     element = Float32Type::get(op.getContext());
   shape.usesTiles = cpu::usesTiles(*config);
-  shape.multipliesPairs = cpu::getInstructionK(*config) == cpu::kPairs;
+  shape.instruction = cpu::InstructionK(cpu::getInstructionK(*config));
   shape.unrolledK = llvm::alignTo(std::max<int64_t>(config->getBlockK(), 1),
                                   GemmTile::getStep(element, shape.lanes));
   int64_t rowBytes = shape.weightsPerColumn * shape.getScratchColumns() * 4;
@@ -95,8 +97,7 @@ FailureOr<Shape> getShape(tile::GemmOp op) {
       return op.emitOpError("has a config with ") << reason;
   auto refuse = [&]() { return op.emitOpError("has a config that "); };
   int64_t decoded = cpu::getDecodedColumns(op);
-  bool blockwise = cpu::decodesOperands(op) && !shape.usesTiles;
-  if (blockwise && decoded % shape.unrolledK != 0)
+  if (shape.decodes && decoded % shape.unrolledK != 0)
     return refuse()
            << "takes " << shape.unrolledK
            << " elements of K at a time; change step to a divisor of the "
@@ -126,20 +127,20 @@ public:
         source(emitter.operand(op.getSource())),
         result(emitter.operand(op.getResult())) {
     ScaledBlocks::Sizes sizes{shape.rows, shape.nTile, shape.weightsPerColumn,
-                              shape.lanes, /*decodes=*/!shape.usesTiles};
+                              shape.lanes, shape.decodes};
+    if (op.getWeightQuant() && !shape.decodes)
+      scales.emplace(emitter, op, sizes);
     if (shape.usesTiles) {
       tiles.emplace(emitter, input, weight, shape.rows, shape.unrolledK);
-      if (op.getWeightQuant())
-        scales.emplace(emitter, op, sizes);
       return;
     }
-    if (cpu::decodesOperands(op)) {
+    if (shape.decodes) {
       blocks.emplace(emitter, op, sizes);
       input = blocks->getInput();
       weight = blocks->getWeight();
     }
     vectors.emplace(emitter, input, weight, shape.lanes, shape.unrolledK,
-                    shape.multipliesPairs);
+                    shape.instruction);
   }
 
   LogicalResult emit();
@@ -233,12 +234,12 @@ void Gemm::emitRows(Index firstRow, Index count) {
   auto emitAll = [&] {
     forColumns([&](Index column) { emitColumns(firstRow, count, column); });
   };
+  if (scales)
+    scales->loadScales(group, count, nTile, getRow);
   if (blocks) {
     clearSums(count);
     blocks->forBlocks(group, count, nTile, getRow, emitAll);
   } else if (tiles) {
-    if (scales)
-      scales->loadScales(group, count, nTile, getRow);
     emitter.ifThen(
         count == 1,
         [&] {
@@ -409,6 +410,8 @@ void Gemm::storeSums(F32 quad, Index row, int64_t weightRow, Index column) {
       run = vector::FMAOp::create(
           b, run, blocks->getFactors(row, projection, at, length),
           emitter.loadVector(sums, indices, length));
+    else if (scales)
+      run = F32(b, run) * scales->getFactors(row, projection, at, length);
     emitter.storeVector(run, sums, indices);
     done += length;
   }

@@ -21,12 +21,13 @@ int64_t GemmTile::getStep(Type element, int64_t lanes) {
 }
 
 GemmTile::GemmTile(KernelEmitter &emitter, Value input, Value weight,
-                   int64_t lanes, int64_t unrolledK, bool multipliesPairs)
+                   int64_t lanes, int64_t unrolledK,
+                   cpu::InstructionK instruction)
     : emitter(emitter), b(emitter.b), input(input), weight(weight),
       element(cast<MemRefType>(weight.getType()).getElementType()),
       sizeK(cast<MemRefType>(weight.getType()).getShape().back()), lanes(lanes),
       unrolledK(unrolledK), stepSize(getStep(element, lanes)),
-      multipliesPairs(multipliesPairs) {}
+      instruction(instruction) {}
 
 //===----------------------------------------------------------------------===//
 // One step
@@ -40,6 +41,10 @@ GemmTile::Parts GemmTile::load(Value memref, const Indices &row, Index k,
   Indices indices(row);
   indices.push_back(k);
   Value loaded = emitter.loadElements(memref, indices, stepSize);
+  if (instruction == cpu::kQuads) {
+    auto words = VectorType::get(lanes, b.getI32Type());
+    return {F32::fromBits({b, vector::BitCastOp::create(b, words, loaded)})};
+  }
   if (!element.isBF16()) {
     F32 values(b, castFloat(b, loaded, b.getF32Type()));
     if (!skip)
@@ -65,7 +70,7 @@ GemmTile::Parts GemmTile::load(Value memref, const Indices &row, Index k,
         I32(b, arith::ConstantOp::create(
                    b, DenseElementsAttr::get(ints, ArrayRef<int32_t>(keep))));
   }
-  if (multipliesPairs)
+  if (instruction == cpu::kPairs)
     return {F32::fromBits(pairs)};
   I32 even = pairs << 16, odd = pairs & highHalf;
   return {F32::fromBits(even), F32::fromBits(odd)};
@@ -84,15 +89,51 @@ F32 GemmTile::multiplyPairs(F32 x, F32 w, F32 sum) {
                  .getResults()};
 }
 
+I32 GemmTile::addQuads(I32 sum, I32 withoutSign, I32 withSign) {
+  auto type = VectorType::get(4 * lanes, b.getI8Type());
+  auto getQuads = [&](Value words) {
+    return vector::BitCastOp::create(b, type, words).getResult();
+  };
+  std::string name = "llvm.x86.avx512.vpdpbusd." + std::to_string(lanes * 32);
+  return {b, LLVM::CallIntrinsicOp::create(
+                 b, sum.getType(), b.getStringAttr(name),
+                 ValueRange{sum, getQuads(withoutSign), getQuads(withSign)})
+                 .getResults()};
+}
+
+SmallVector<F32> GemmTile::multiplyQuads(ArrayRef<Parts> inputs,
+                                         ArrayRef<Parts> weights,
+                                         ArrayRef<F32> sums) {
+  constexpr int64_t halfRange = 0x80808080;
+  SmallVector<F32> next(sums);
+  auto words = VectorType::get(lanes, b.getI32Type());
+  I32 half(b, arith::ConstantOp::create(
+                  b, DenseElementsAttr::get(words, int32_t(halfRange))));
+  for (auto [column, parts] : llvm::enumerate(weights)) {
+    I32 shifted = parts.front().bits() ^ half;
+    for (auto [row, x] : llvm::enumerate(inputs)) {
+      F32 &sum = next[row * weights.size() + column];
+      sum = F32::fromBits(addQuads(sum.bits(), shifted, x.front().bits()));
+    }
+  }
+  for (auto [row, x] : llvm::enumerate(inputs)) {
+    F32 &sum = next[inputs.size() * weights.size() + row];
+    sum = F32::fromBits(addQuads(sum.bits(), half, x.front().bits()));
+  }
+  return next;
+}
+
 SmallVector<F32> GemmTile::multiply(ArrayRef<Parts> inputs,
                                     ArrayRef<Parts> weights,
                                     ArrayRef<F32> sums) {
+  if (instruction == cpu::kQuads)
+    return multiplyQuads(inputs, weights, sums);
   SmallVector<F32> next(sums);
   for (size_t part = 0; part < weights.front().size(); ++part)
     for (auto [column, w] : llvm::enumerate(weights))
       for (auto [row, x] : llvm::enumerate(inputs)) {
         F32 &sum = next[row * weights.size() + column];
-        sum = multipliesPairs
+        sum = instruction == cpu::kPairs
                   ? multiplyPairs(x[part], w[part], sum)
                   : F32(b, vector::FMAOp::create(b, x[part], w[part], sum));
       }
@@ -139,6 +180,11 @@ SmallVector<F32> GemmTile::shortRows(ArrayRef<Indices> inputRows,
 // The sum of lanes
 //===----------------------------------------------------------------------===//
 
+F32 GemmTile::add(F32 x, F32 y) {
+  return instruction == cpu::kQuads ? F32::fromBits(x.bits() + y.bits())
+                                    : x + y;
+}
+
 /// Sums the lanes of each of four accumulators; returns one vector of 4. The
 /// shuffles stay inside 128 bits until all four share a vector.
 F32 GemmTile::sumLanes(ArrayRef<F32> four) {
@@ -154,7 +200,7 @@ F32 GemmTile::sumLanes(ArrayRef<F32> four) {
       return {b, vector::ShuffleOp::create(b, x, y, mask)};
     };
     F32 left = shuffle(first), right = shuffle(second);
-    return left + right;
+    return add(left, right);
   };
   F32 low = combine(four[0], four[1], {0, 1}, {2, 3});
   F32 high = combine(four[2], four[3], {0, 1}, {2, 3});
@@ -166,8 +212,11 @@ F32 GemmTile::sumLanes(ArrayRef<F32> four) {
                      ArrayRef<int64_t>{width / 2}, ArrayRef<int64_t>{1})};
     };
     F32 lower = half(0), upper = half(width / 2);
-    sum = lower + upper;
+    sum = add(lower, upper);
   }
+  if (instruction == cpu::kQuads)
+    return {b, arith::SIToFPOp::create(b, VectorType::get(4, b.getF32Type()),
+                                       sum.bits())};
   return sum;
 }
 
@@ -185,7 +234,10 @@ SmallVector<F32> GemmTile::sumAll(ArrayRef<F32> sums) {
 SmallVector<F32> GemmTile::emit(ArrayRef<Indices> inputRows,
                                 ArrayRef<Indices> weightRows,
                                 ArrayRef<Indices> nextRows) {
-  SmallVector<F32> sums(inputRows.size() * weightRows.size(),
+  size_t numSums = inputRows.size() * weightRows.size();
+  // Behind the sums of quads is what to subtract from those of each input row.
+  SmallVector<F32> sums(numSums +
+                            (instruction == cpu::kQuads ? inputRows.size() : 0),
                         emitter.splat(0.0, lanes));
   if (sizeK < stepSize)
     return sumAll(shortRows(inputRows, weightRows, sums));
@@ -213,5 +265,9 @@ SmallVector<F32> GemmTile::emit(ArrayRef<Indices> inputRows,
   if (int64_t left = sizeK % stepSize)
     sums = step(inputRows, weightRows, sums, emitter.index(sizeK - stepSize),
                 stepSize - left);
+  for (size_t i = 0; i < numSums && sums.size() > numSums; ++i)
+    sums[i] = F32::fromBits(sums[i].bits() -
+                            sums[numSums + i / weightRows.size()].bits());
+  sums.truncate(numSums);
   return sumAll(sums);
 }

@@ -9,6 +9,7 @@
 #define MOEC_LIB_SCHEDULES_CPU_GEMMTILE_H
 
 #include "Emit.h"
+#include "Instructions.h"
 
 namespace moec {
 
@@ -26,10 +27,10 @@ public:
   using Indices = llvm::SmallVector<mlir::Value, 3>;
 
   /// `unrolledK`: elements along K per iteration of the loop, a multiple of
-  /// `getStep`. `multipliesPairs`: rows are bf16, of which VDPBF16PS adds two
-  /// products to a lane.
+  /// `getStep`. `instruction`: how many products it adds to a lane; rows are
+  /// bf16 for pairs, and int8 for quads.
   GemmTile(KernelEmitter &emitter, mlir::Value input, mlir::Value weight,
-           int64_t lanes, int64_t unrolledK, bool multipliesPairs);
+           int64_t lanes, int64_t unrolledK, cpu::InstructionK instruction);
 
   /// Elements of a row, of that type, per step.
   static int64_t getStep(mlir::Type element, int64_t lanes);
@@ -44,8 +45,8 @@ public:
                               llvm::ArrayRef<Indices> nextRows);
 
 private:
-  /// f32 vectors of one step: one, or two for bf16, whose pairs are one vector
-  /// of f32 by their bits with `multipliesPairs`.
+  /// f32 vectors of one step: one, or two for bf16. Pairs and quads are one
+  /// vector of f32 by their bits.
   using Parts = llvm::SmallVector<F32, 2>;
 
   Parts load(mlir::Value memref, const Indices &row, Index k, int64_t skip);
@@ -59,6 +60,14 @@ private:
                                   llvm::ArrayRef<Parts> weights,
                                   llvm::ArrayRef<F32> sums);
   F32 multiplyPairs(F32 x, F32 w, F32 sum);
+  /// Sums are i32 by their bits. VPDPBUSD takes a first operand without sign:
+  /// weights plus 128, so that the sum of 128 times each input has to be
+  /// subtracted.
+  I32 addQuads(I32 sum, I32 withoutSign, I32 withSign);
+  llvm::SmallVector<F32> multiplyQuads(llvm::ArrayRef<Parts> inputs,
+                                       llvm::ArrayRef<Parts> weights,
+                                       llvm::ArrayRef<F32> sums);
+  F32 add(F32 x, F32 y);
   F32 sumLanes(llvm::ArrayRef<F32> four);
   llvm::SmallVector<F32> sumAll(llvm::ArrayRef<F32> sums);
 
@@ -67,7 +76,7 @@ private:
   mlir::Value input, weight;
   mlir::Type element;
   int64_t sizeK, lanes, unrolledK, stepSize;
-  bool multipliesPairs;
+  cpu::InstructionK instruction;
 };
 
 } // namespace moec

@@ -40,9 +40,26 @@ static bool isInt8ByRow(moe::QuantAttr quant) {
          moe::getScaleGroup(quant).columns == moe::ScaleGroup::kAll;
 }
 
+bool cpu::hasInt8Products(tile::GemmOp op) {
+  return isInt8ByRow(op.getInputQuantAttr()) &&
+         isInt8ByRow(op.getWeightQuantAttr());
+}
+
+std::string cpu::whyNotQuads(tile::GemmOp op, int64_t lanes) {
+  // Sums of u8 x s8 stay below 2^31.
+  constexpr int64_t mostK = 65536;
+  int64_t k = getSizeK(op), step = kQuads * lanes;
+  if (lanes < 8)
+    return "lanes = " + number(lanes) + "; give 8 or 16 with instruction_k = 4";
+  if (k % step == 0 && k <= mostK)
+    return {};
+  return "instruction_k = 4 needs rows of a multiple of " + number(step) +
+         " elements, up to " + number(mostK) + ", and they have " + number(k) +
+         "; give 1";
+}
+
 int64_t cpu::getTileK(tile::GemmOp op) {
-  if (isInt8ByRow(op.getInputQuantAttr()) &&
-      isInt8ByRow(op.getWeightQuantAttr()))
+  if (hasInt8Products(op))
     return kByteTiles;
   return hasBF16Products(op) ? kTiles : 0;
 }
@@ -53,18 +70,21 @@ std::string cpu::whyNotInstruction(tile::GemmOp op, tile::CpuGemmAttr config,
   if (k == kFma)
     return {};
   std::string text = "instruction_k = " + number(k);
-  if (k != kPairs && k != kTiles && k != kByteTiles)
-    return text + "; give 1, 2, 32 or 64";
-  if (k == kPairs ? !hasBF16Products(op) : getTileK(op) != k)
+  if (k != kPairs && k != kQuads && k != kTiles && k != kByteTiles)
+    return text + "; give 1, 2, 4, 32 or 64";
+  bool multipliesInt8 = k == kQuads || k == kByteTiles;
+  if (multipliesInt8 ? !hasInt8Products(op) : !hasBF16Products(op))
     return text +
-           (k == kByteTiles ? " multiplies int8 with scales of whole rows"
-                            : " multiplies bf16") +
+           (multipliesInt8 ? " multiplies int8 with scales of whole rows"
+                           : " multiplies bf16") +
            "; give 1 for other operands";
-  auto needed = k == kPairs ? CpuProducts::Bf16 : CpuProducts::Amx;
+  auto [needed, name] =
+      k == kPairs   ? std::pair(CpuProducts::Bf16, "AVX512_BF16")
+      : k == kQuads ? std::pair(CpuProducts::Vnni, "AVX512_VNNI or AVX_VNNI")
+                    : std::pair(CpuProducts::Amx, "AMX");
   if (target.products >= needed)
-    return {};
-  return text + " needs a CPU with " + (k == kPairs ? "AVX512_BF16" : "AMX") +
-         "; give 1" +
+    return k == kQuads ? whyNotQuads(op, config.getLanes()) : std::string();
+  return text + " needs a CPU with " + name + "; give 1" +
          (k == kTiles && target.products == CpuProducts::Bf16 ? " or 2" : "") +
          " for the target";
 }

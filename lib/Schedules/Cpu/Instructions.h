@@ -8,6 +8,7 @@
 #ifndef MOEC_LIB_SCHEDULES_CPU_INSTRUCTIONS_H
 #define MOEC_LIB_SCHEDULES_CPU_INSTRUCTIONS_H
 
+#include "Shape.h"
 #include "moec/Schedules/Schedules.h"
 
 #include <algorithm>
@@ -15,10 +16,11 @@
 namespace moec::cpu {
 
 /// Elements of K that an instruction of a gemm multiplies: an FMA, VDPBF16PS,
-/// TDPBF16PS, TDPBSSD.
+/// VPDPBUSD, TDPBF16PS, TDPBSSD.
 enum InstructionK : int64_t {
   kFma = 1,
   kPairs = 2,
+  kQuads = 4,
   kTiles = 32,
   kByteTiles = 64
 };
@@ -37,6 +39,17 @@ constexpr int64_t kTileSize = 16;
 /// Input rows whose copies for AMX take at most 256 KiB: 16, 32, 48 or 64, or 0
 /// if not even 16 do. They lie on a thread's stack and in the core's L2 cache.
 int64_t getMaxTileRows(tile::GemmOp op);
+
+/// Whether operands are decoded to f32, which FMAs multiply.
+inline bool decodesForFmas(tile::GemmOp op, tile::CpuGemmAttr config) {
+  return decodesOperands(op) && getInstructionK(config) == kFma;
+}
+
+/// Whether both operands are int8 with scales of whole rows, symmetric about 0.
+bool hasInt8Products(tile::GemmOp op);
+
+/// Reason why VPDPBUSD cannot multiply such rows of `lanes`; empty if it can.
+std::string whyNotQuads(tile::GemmOp op, int64_t lanes);
 
 /// Whether both operands are bf16.
 bool hasBF16Products(tile::GemmOp op);

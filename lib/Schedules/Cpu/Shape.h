@@ -31,7 +31,7 @@ inline int64_t getDecodedColumns(tile::GemmOp op) {
 /// Adjacent elements of a row that a lane of a vector sums, one after the
 /// other.
 inline int64_t getLaneElements(mlir::Type element) {
-  return element.isBF16() ? 2 : 1;
+  return element.isBF16() ? 2 : element.isInteger(8) ? 4 : 1;
 }
 
 } // namespace moec::cpu

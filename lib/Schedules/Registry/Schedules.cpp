@@ -18,7 +18,8 @@
 using namespace mlir;
 using namespace moec;
 
-static constexpr llvm::StringLiteral kProductNames[] = {"fma", "bf16", "amx"};
+static constexpr llvm::StringLiteral kProductNames[] = {"fma", "vnni", "bf16",
+                                                        "amx"};
 
 std::optional<CpuProducts> Target::findProducts(StringRef name) {
   for (auto [i, known] : llvm::enumerate(kProductNames))
@@ -32,10 +33,14 @@ StringRef Target::getName(CpuProducts products) {
 }
 
 Target Target::cpuWith(function_ref<bool(StringRef)> hasFeature) {
+  if (!hasFeature("avx512f") && hasFeature("avxvnni"))
+    return cpu(8, CpuProducts::Vnni);
   if (!hasFeature("avx512f"))
     return cpu(hasFeature("avx2") ? 8 : 4);
-  if (!hasFeature("avx512bf16"))
+  if (!hasFeature("avx512vnni"))
     return cpu(16);
+  if (!hasFeature("avx512bf16"))
+    return cpu(16, CpuProducts::Vnni);
   bool hasTiles = hasFeature("amx-tile") && hasFeature("amx-bf16") &&
                   hasFeature("amx-int8");
   return cpu(16, hasTiles ? CpuProducts::Amx : CpuProducts::Bf16);

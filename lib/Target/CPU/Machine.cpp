@@ -19,11 +19,11 @@ using namespace moec;
 
 /// Instruction sets that affect which code runs, by their LLVM names.
 static constexpr StringLiteral kInstructionSets[] = {
-    "avx",        "avx2",       "fma",        "f16c",       "bmi",
-    "bmi2",       "lzcnt",      "movbe",      "popcnt",     "sse4.2",
-    "avx512f",    "avx512bw",   "avx512cd",   "avx512dq",   "avx512vl",
-    "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16", "amx-tile",
-    "amx-bf16",   "amx-int8"};
+    "avx",        "avx2",       "fma",      "f16c",       "bmi",
+    "bmi2",       "lzcnt",      "movbe",    "popcnt",     "sse4.2",
+    "avx512f",    "avx512bw",   "avx512cd", "avx512dq",   "avx512vl",
+    "avx512vbmi", "avx512vnni", "avxvnni",  "avx512bf16", "avx512fp16",
+    "amx-tile",   "amx-bf16",   "amx-int8"};
 
 static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   Triple triple(sys::getProcessTriple());

@@ -133,6 +133,22 @@ tile.kernel @pairs(%x: memref<?x64xbf16>, %w: memref<2x4x64xbf16>, %o: memref<3x
 
 // -----
 
+// VPDPBUSD adds four products to each lane. Weights have 128 added, and 128 times the sum of each row is subtracted.
+// CHECK-LABEL: func.func @quads
+// CHECK-DAG: %[[HALF:.*]] = arith.constant dense<-2139062144> : vector<8xi32>
+// CHECK: arith.xori %{{.*}}, %[[HALF]]
+// CHECK-COUNT-5: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"({{.*}}) : (vector<8xi32>, vector<32xi8>, vector<32xi8>) -> vector<8xi32>
+// CHECK: arith.subi
+// CHECK: arith.sitofp
+// CHECK: arith.mulf
+// CHECK-NOT: vector.fma
+tile.kernel @quads(%x: memref<?x128xi8>, %xs: memref<?x1xf32>, %w: memref<2x32x128xi8>, %ws: memref<2x32x1xf32>, %o: memref<3xi32>, %y: memref<?x32xbf16>, %t: i64) {
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x128xi8>, memref<2x32x128xi8>) input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<2x32x1xf32>) offsets(%o : memref<3xi32>) outs(%y : memref<?x32xbf16>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, config = #tile.cpu_gemm<register_rows = 1, register_columns = 4, block_k = 32, columns_per_cta = 32, lanes = 8, instruction_k = 4>}
+  tile.return
+}
+
+// -----
+
 // AMX. One row is a tile of one column as it lies in memory. Several rows are copied in words of 32 bits along K, and
 // their sums transposed back.
 // CHECK-LABEL: func.func @tiles
