@@ -10,6 +10,7 @@
 #include "../../runtime/src/plan/ReadTensors.h"
 #include "DescribeLayer.h"
 #include "ExpectedRun.h"
+#include "Host/HostRates.h"
 #include "moec/Compiler/PlanData.h"
 #include "moert/Workspace.h"
 #include "llvm/Support/JSON.h"
@@ -178,7 +179,7 @@ FailureOr<std::string> moec::expectLayer(const Source &source,
   ModuleOp module = *source.module;
   if (failed(lowerToLevel(module, Level::Tile, options)))
     return failure();
-  Target target = *Target::find(options.target, /*lanes=*/0, options.part);
+  Target target = getExpectedTarget(options, module);
   FailureOr<moert::Plan> plan = translatePlan(module, target.name);
   if (failed(plan))
     return failure();

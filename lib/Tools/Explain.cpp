@@ -11,6 +11,7 @@
 #include "ExplainExchange.h"
 #include "ExplainSummary.h"
 #include "ExplainTimes.h"
+#include "Host/HostRates.h"
 #include "PhaseWork.h"
 #include "TextTable.h"
 #include "moec/Compiler/PlanData.h"
@@ -190,9 +191,9 @@ static size_t describeRewrites(const TileOptions &options, raw_ostream &os) {
 
 LogicalResult moec::explainLayer(ModuleOp module,
                                  const std::optional<LayerSpec> &spec,
-                                 const TileOptions &options, ExplainMode mode,
-                                 raw_ostream &os) {
-  Target target = *Target::find(options.target, /*lanes=*/0, options.part);
+                                 const CompileOptions &options,
+                                 ExplainMode mode, raw_ostream &os) {
+  Target target = getExpectedTarget(options, module);
   FailureOr<moert::Plan> data = translatePlan(module, target.name);
   if (failed(data))
     return failure();

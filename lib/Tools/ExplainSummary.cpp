@@ -11,6 +11,7 @@
 #include "ExpectedRun.h"
 #include "ExplainExchange.h"
 #include "ExplainSumOrders.h"
+#include "Host/HostRates.h"
 #include "TextTable.h"
 #include "moec/Schedules/ConfigText.h"
 #include "llvm/ADT/MapVector.h"
@@ -76,11 +77,12 @@ std::array<std::string, 3> Summary::getTime(plan::VariantOp variant,
 
 size_t Summary::printTimes() {
   bool isMeasured = device->isMeasured();
-  bool isLeast = llvm::any_of(variants, [&](plan::VariantOp variant) {
-    return llvm::any_of(getLaunchedPhases(variant), [&](auto &phase) {
-      return isa<tile::GemmOp>(phase.op) && !findModelled(phase, target);
-    });
-  });
+  bool isLeast =
+      !device->host && llvm::any_of(variants, [&](plan::VariantOp variant) {
+        return llvm::any_of(getLaunchedPhases(variant), [&](auto &phase) {
+          return isa<tile::GemmOp>(phase.op) && !findModelled(phase, target);
+        });
+      });
   os << "expected on " << device->describe() << (isMeasured ? " " : ",\n")
      << "in microseconds, launches in sequence, experts equally likely;\nof "
         "the floor: fraction of the time that the least bytes or operations "
@@ -147,9 +149,8 @@ size_t Summary::printHalves() {
 }
 
 size_t Summary::printWork() {
-  os << "least work, experts equally likely (no expected times: the rates are "
-        "unknown for target "
-     << target.name << ")\n";
+  os << "least work, experts equally likely (no expected times: "
+     << whyNoRates(target) << ")\n";
   TextTable table(
       {"tokens", "launches", "       T", "million operations", "MiB touched"});
   size_t numRows = 0;

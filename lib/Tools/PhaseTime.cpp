@@ -128,9 +128,49 @@ std::string moec::describeReplaced(plan::CollectiveOp collective) {
                        launch.getKernel());
 }
 
+/// The bytes of all steps of a run.
+static double getRunBytes(plan::VariantOp variant, int64_t topK,
+                          int64_t tokens) {
+  double bytes = 0;
+  for (const LaunchedPhase &phase : getLaunchedPhases(variant))
+    bytes += getWork(phase.op, topK, tokens).bytes;
+  return bytes;
+}
+
+/// Predicts by rates of the host. What a run reads may stay in caches until the
+/// next one.
+static Prediction predictOnHost(const LaunchedPhase &phase, int64_t tokens,
+                                int64_t topK, const Target &target,
+                                const HostRates &host) {
+  plan::LaunchOp launch = phase.launch;
+  double readBytes = host.getReadBytes(
+      getRunBytes(launch->getParentOfType<plan::VariantOp>(), topK, tokens));
+  Work work = getWork(phase.op, topK, tokens);
+  const Schedule *schedule = getSchedule(phase, target);
+  const auto *predicts = schedule ? schedule->as<PredictsHostTime>() : nullptr;
+  Prediction prediction;
+  if (predicts) {
+    prediction = predicts->predict(phase.op, work.bytes, work.operations,
+                                   readBytes, tokens, topK, host);
+  } else {
+    prediction.streamUs = 1e6 * work.bytes / readBytes;
+    prediction.tensorUs = 1e6 * work.operations / host.fmas;
+    prediction.us = std::max(prediction.streamUs, prediction.tensorUs);
+    prediction.floorUs = prediction.us;
+  }
+  prediction.productsBy = "instructions";
+  if (phase.isFirst) {
+    prediction.fixedUs = host.launchUs;
+    prediction.us += host.launchUs;
+  }
+  return prediction;
+}
+
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                               int64_t topK, const Target &target,
                               const DeviceRates &device) {
+  if (device.host)
+    return predictOnHost(phase, tokens, topK, target, *device.host);
   Prediction prediction;
   tile::LoadAttr load = tile::KernelOp(phase.kernel).getLoadAttr();
   const PredictsTime *predicts = findPredicted(phase, target);
@@ -167,7 +207,7 @@ Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
 StringRef moec::getBound(const Prediction &prediction) {
   std::pair<double, StringRef> parts[] = {
       {prediction.streamUs, "memory"},
-      {prediction.tensorUs + prediction.epilogueUs, "tensor cores"},
+      {prediction.tensorUs + prediction.epilogueUs, prediction.productsBy},
       {prediction.l2Us, "L2"},
       {prediction.powerUs, "power"},
       {prediction.fixedUs, "launch"}};

@@ -57,8 +57,8 @@ std::string describeDestinations(plan::CollectiveOp collective);
 /// itself; empty if it does neither.
 std::string describeReplaced(plan::CollectiveOp collective);
 
-/// The largest term of a prediction: "memory", "tensor cores", "L2", "power" or
-/// "launch".
+/// The largest term of a prediction: "memory", "tensor cores" (on a CPU
+/// "instructions"), "L2", "power" or "launch".
 llvm::StringRef getBound(const Prediction &prediction);
 
 } // namespace moec

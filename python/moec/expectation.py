@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a layer is expected to take on a GPU, by the compiler's cost model (docs/design/cost-model.md)."""
+"""What a layer is expected to take, by the compiler's cost model (docs/design/cost-model.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ExpectedStep:
     seconds: float | None
     #: The least time: necessary bytes or operations at the device's measured ceilings.
     floor_seconds: float | None
-    #: "memory", "tensor cores", "L2", "power", "launch" or "link".
+    #: "memory", "tensor cores" (on the CPU "instructions"), "L2", "power", "launch" or "link".
     bound: str | None
     #: Least bytes of memory traffic, and operations.
     bytes: float
@@ -41,7 +41,7 @@ class ExpectedTime:
     seconds: float | None
     #: The least time: necessary bytes or operations at the device's measured ceilings.
     floor_seconds: float | None
-    #: The bound of the steps that take longest together: "memory", "tensor cores", "L2", "power", "launch" or "link".
+    #: The bound of the steps that take longest together, as for ExpectedStep.
     bound: str | None
     #: The part of `seconds` that the exchange between ranks takes.
     exchange_seconds: float | None
@@ -134,8 +134,9 @@ def expect(
     """Returns what a layer is expected to take: time, what bounds it, floor, bytes, operations, workspace and weights.
     No GPU is needed, and no kernel is compiled.
 
-    gpu: "a100", "h100", "h200", "b200", or another name of docs/design/cost-model.md; default: the device at hand, as
-        for compile(). For a part without measured rates, such as the CPU, times are None.
+    gpu: "a100", "h100", "h200", "b200", another name of docs/design/cost-model.md, or "cpu" for the CPU at hand, whose
+        rates the first such call of a machine measures; default: the device at hand, as for compile(). For a part
+        without measured rates times are None.
     tokens: one token count or several, of all ranks along dp; default: 1, 8, 64, 1024 and 4096, as far as the layer
         takes them.
 
@@ -145,10 +146,11 @@ def expect(
     if gpu is not None and not isinstance(gpu, str):
         raise _core.InvalidType(f"gpu: a name expected, as in \"h200\", {type(gpu).__name__} found")
     counts = check_tokens(tokens)
-    device = find_device(None) if gpu is None else None
+    device = find_device(gpu) if gpu in (None, "cpu") else None
     try:
         with arguments_of_python():
-            compiler = _core.Compiler(_make_message(False), None, gpu, None, False, 0, 0, None, True, ())
+            part = gpu if device is None else None
+            compiler = _core.Compiler(_make_message(False), None, part, None, False, 0, 0, None, True, ())
             return read_expectation(compiler.expect(described, device, counts))
     except _core.InvalidArgument as error:
         raise _core.InvalidArgument(re.sub(r"^(device_part: part|error: )", _name_argument, str(error))) from None

@@ -77,6 +77,20 @@ def test_the_cache_is_listed_and_cleared(tmp_path: Path) -> None:
     assert not moec.compile_package(SPEC, "sm_80", cache_directory=folder, use_ptxas=False).from_cache
 
 
+def test_measured_rates_are_told_and_cleared(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    assert "CPU's rates" in run("info", MOEC_CACHE_DIR=folder).stdout
+    assert json.loads(run("info", "--json", MOEC_CACHE_DIR=folder).stdout)["CPU's rates"] == \
+        "not measured yet; moec fit MODEL --gpu=cpu measures them"
+    rates = {"cpu": "a CPU, 2 threads", "reads": [[4e6, 4e10], [8e8, 2.5e10]], "fma": 2.2e11, "bf16_pairs": 0,
+             "bf16_tiles": 3.1e12, "int8_quads": 0, "int8_tiles": 0}
+    (tmp_path / cache.RATES).write_text(json.dumps(rates))
+    assert json.loads(run("info", "--json", MOEC_CACHE_DIR=folder).stdout)["CPU's rates"] == \
+        "25.0 GB/s, f32 0.22 T/s, bf16 3.10 T/s (a CPU, 2 threads)"
+    run("cache", "clear", MOEC_CACHE_DIR=folder)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_cache_folder_is_that_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variables, expected in (
         ({"MOEC_CACHE_DIR": str(tmp_path / "own")}, tmp_path / "own"),

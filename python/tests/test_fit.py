@@ -212,6 +212,20 @@ def test_without_rates_there_is_memory_and_no_time(capsys) -> None:
     assert "24 layers with experts on 1 x a100-sxm" in text and "GiB" in text
 
 
+def test_on_the_cpu() -> None:
+    """By rates of this machine, which the first call measures."""
+    done = run(str(ROOT / "test" / "models" / "qwen3-30b-a3b.json"), "--gpu=cpu", "--tokens=1,64", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["gpu"] == "cpu" and "thread" in result["rates"] and result["layers"] == 48
+    assert result["memory"]["total"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for time in result["times"]:
+        assert time["layer_seconds"] > time["experts_seconds"] > 0 and time["peer"] is None
+        assert time["bound"] in ("memory", "instructions", "launch")
+    done = run(str(ROOT / "test" / "models" / "mixtral-8x7b.json"), "--gpu=cpu", "--tp=2")
+    assert done.returncode == 1 and "--gpu: cpu found with --tp or --ep; leave them out" in done.stderr
+
+
 def test_recorded_peers_are_those_of_the_benchmark(tmp_path) -> None:
     """The file in the package is what scripts/peer-table writes."""
     written = tmp_path / "peers.json"

@@ -149,10 +149,18 @@ def test_levels_are_linked(page):
     assert lines > 10
 
 
-def test_cpu_has_no_times_and_says_so(tmp_path):
-    page = Page(compile_page(tmp_path, layer=SPEC, target="cpu").read_text())
+def test_times_of_this_cpu(tmp_path):
+    text = compile_page(tmp_path, layer=SPEC, target="cpu").read_text()
+    page = Page(text)
+    assert page.errors == [] and "Expected on" in page.sections["times"]
+    assert "TFLOP/s" in page.sections["roofline"] and "bound by" in page.sections["times"]
+    assert "launches by time" in page.drawings() and "configs chosen for" not in text
+
+
+def test_another_cpu_has_no_times_and_says_so(tmp_path):
+    page = Page(compile_page(tmp_path, "--cpu=x86-64-v3", layer=SPEC, target="cpu").read_text())
     assert page.errors == []
-    assert "No rates of target cpu are known" in page.sections["times"]
+    assert "no expected times: rates are those of one rank on an x86-64 CPU at hand; give --cpu=host" in page.sections["times"]
     assert "launches by time" not in page.drawings()
     # No column and no section is empty.
     assert "roofline" not in page.sections

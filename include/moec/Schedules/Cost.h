@@ -16,6 +16,7 @@
 namespace moec {
 
 struct DeviceRates;
+struct HostRates;
 
 /// Predicted time of a phase and its components, which overlap.
 struct Prediction {
@@ -25,7 +26,9 @@ struct Prediction {
   double floorUs = 0;
 
   double streamUs = 0;
+  /// The time of products, by the unit that `productsBy` names.
   double tensorUs = 0;
+  llvm::StringRef productsBy = "tensor cores";
   double l2Us = 0;
   double powerUs = 0;
   double epilogueUs = 0;
@@ -103,6 +106,20 @@ public:
                          const DeviceRates &device) const = 0;
   /// Microseconds of a launch that begins with such an op.
   virtual double getLaunchTime(const DeviceRates &device) const;
+};
+
+/// A schedule of the CPU whose time follows from the host's rates. Its configs
+/// do not depend on times.
+class PredictsHostTime {
+public:
+  virtual ~PredictsHostTime() = default;
+  /// The time of `op` with its config without the launch, and its components,
+  /// for a run that reads `readBytes` per second. `bytes` and `operations` are
+  /// the least that it has.
+  virtual Prediction predict(mlir::Operation *op, double bytes,
+                             double operations, double readBytes,
+                             int64_t tokens, int64_t topK,
+                             const HostRates &host) const = 0;
 };
 
 /// Code-size penalty of one more kernel: the saving that pays for compiling it,

@@ -20,7 +20,7 @@ struct PartFit {
   /// The part that was measured (PartFacts::name). Another part borrows its
   /// coefficients: rates and sizes in the data sheets of both are scaled, all
   /// others stay.
-  llvm::StringLiteral fittedOn;
+  llvm::StringLiteral fittedOn = "";
 
   // Measured ceilings, by which floors are computed.
   double readBytes;
@@ -130,13 +130,40 @@ struct PartFit {
   double overlapOrder;
 };
 
+/// Rates of a CPU, of all threads together, measured on it
+/// (lib/Tools/HostRates.h).
+struct HostRates {
+  /// "Intel(R) Xeon(R) Processor, 2 threads".
+  std::string name;
+  int64_t threads = 1;
+  /// The bandwidth with which memory of some size is read again and again:
+  /// caches hold the smaller ones. In ascending order, at least one.
+  struct Read {
+    double size, bytesPerSecond;
+  };
+  std::vector<Read> reads;
+  /// The bandwidth for a run that touches `size` bytes, by interpolation over
+  /// the logarithm of the size.
+  double getReadBytes(double size) const;
+  /// Operations per second; 0 without such instructions: FMAs on f32,
+  /// VDPBF16PS, TDPBF16PS, VPDPBUSD, TDPBSSD.
+  double fmas = 0, pairs = 0, tiles = 0, quads = 0, byteTiles = 0;
+  double launchUs = 0;
+};
+
 /// All inputs of the cost model.
 struct DeviceRates : PartFacts, PartFit {
+  /// Set for a CPU alone. Its bandwidth from memory, rate of FMAs and launch
+  /// are in the members of the bases too.
+  std::optional<HostRates> host;
   /// Whether the fit was measured on this part.
   bool isMeasured() const { return fittedOn == name; }
   /// For example "an H200", "an H100 SXM, with coefficients fitted on an H200".
   std::string describe() const;
 };
+
+/// The rates of a CPU.
+DeviceRates makeHostRates(HostRates host);
 
 /// The rates of a part, which is one of `getParts`.
 const DeviceRates &getPartRates(const PartFacts &part);

@@ -41,11 +41,11 @@ constexpr int64_t getRegisterShare(int64_t ctas, int64_t threads) {
 /// Published facts about a part.
 struct PartFacts {
   /// The name in `--device-part`: "h100-sxm".
-  llvm::StringLiteral name;
+  llvm::StringLiteral name = "";
   /// The name in a sentence: "an H100 SXM".
-  llvm::StringLiteral phrase;
+  llvm::StringLiteral phrase = "";
   /// The most capable target that the part runs: "sm_90a".
-  llvm::StringLiteral architecture;
+  llvm::StringLiteral architecture = "";
   /// False for the generic part of an architecture, whose facts are copied from
   /// a known part.
   bool isKnown;

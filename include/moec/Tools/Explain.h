@@ -9,7 +9,7 @@
 #define MOEC_TOOLS_EXPLAIN_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "moec/Compiler/Levels.h"
+#include "moec/Compiler/Compiler.h"
 #include "moec/Import/LayerSpec.h"
 
 namespace moec {
@@ -29,8 +29,8 @@ enum class ExplainMode { Summary, All };
 /// launch, and the configs that were not taken, with the reason.
 mlir::LogicalResult explainLayer(mlir::ModuleOp module,
                                  const std::optional<LayerSpec> &spec,
-                                 const TileOptions &options, ExplainMode mode,
-                                 llvm::raw_ostream &os);
+                                 const CompileOptions &options,
+                                 ExplainMode mode, llvm::raw_ostream &os);
 
 } // namespace moec
 

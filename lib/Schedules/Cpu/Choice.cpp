@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Cost.h"
 #include "Instructions.h"
 #include "Schedules/Interface/ScheduleTables.h"
 #include "Shape.h"
@@ -438,8 +439,16 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr attr) {
 }
 
 struct GemmSchedule final
-    : ScheduleWith<ScheduleOf<gemmIllegal, chooseGemm, gemmGrid>, OrdersSums> {
+    : ScheduleWith<ScheduleOf<gemmIllegal, chooseGemm, gemmGrid>, OrdersSums,
+                   PredictsHostTime> {
   GemmSchedule() : ScheduleWith("cpu.gemm", "tile.gemm") {}
+  Prediction predict(Operation *op, double bytes, double operations,
+                     double readBytes, int64_t tokens, int64_t topK,
+                     const HostRates &host) const override {
+    return cpu::predictGemm(cast<tile::GemmOp>(op),
+                            op->getAttrOfType<tile::CpuGemmAttr>("config"),
+                            bytes, operations, readBytes, tokens, topK, host);
+  }
   tile::SumOrderAttr getSumOrder(tile::GemmOp op,
                                  tile::ConfigAttr config) const override {
     return getGemmOrder(op, config);

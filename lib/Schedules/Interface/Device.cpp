@@ -9,6 +9,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
+#include <iterator>
+
 using namespace moec;
 
 static constexpr PartFit kH200 = {
@@ -50,9 +53,11 @@ static std::vector<DeviceRates> makeRates() {
     const auto *own = llvm::find_if(
         kFits, [&](const PartFit *fit) { return fit->fittedOn == part.name; });
     // No nearer part has been measured yet.
-    rates.push_back({part, own != std::end(kFits)
-                               ? **own
-                               : borrow(kH200, *findPart("h200"), part)});
+    rates.push_back({part,
+                     own != std::end(kFits)
+                         ? **own
+                         : borrow(kH200, *findPart("h200"), part),
+                     std::nullopt});
   }
   return rates;
 }
@@ -71,7 +76,34 @@ const DeviceRates *moec::getDeviceRates(const Target &target) {
                                                    : nullptr;
 }
 
+double HostRates::getReadBytes(double size) const {
+  auto above =
+      llvm::find_if(reads, [&](const Read &read) { return read.size >= size; });
+  if (above == reads.begin())
+    return above->bytesPerSecond;
+  if (above == reads.end())
+    return reads.back().bytesPerSecond;
+  const Read &below = *std::prev(above);
+  double part =
+      std::log(size / below.size) / std::log(above->size / below.size);
+  return below.bytesPerSecond +
+         part * (above->bytesPerSecond - below.bytesPerSecond);
+}
+
+DeviceRates moec::makeHostRates(HostRates host) {
+  DeviceRates rates{};
+  rates.name = rates.architecture = rates.fittedOn = llvm::StringLiteral("cpu");
+  rates.phrase = llvm::StringLiteral("this CPU");
+  rates.readBytes = rates.copyBytes = host.reads.back().bytesPerSecond;
+  rates.bf16Operations = rates.fp8Operations = host.fmas;
+  rates.launchUs = host.launchUs;
+  rates.host = std::move(host);
+  return rates;
+}
+
 std::string DeviceRates::describe() const {
+  if (host)
+    return host->name;
   if (isMeasured())
     return phrase.str();
   return phrase.str() + ", with coefficients fitted on " +

@@ -9,6 +9,7 @@
 
 #include "../DescribeLayer.h"
 #include "../ExplainTimes.h"
+#include "../Host/HostRates.h"
 #include "Levels.h"
 #include "Parts.h"
 #include "Style.h"
@@ -111,7 +112,7 @@ static void showPage(const Layer &layer, StringRef title, StringRef command,
      << "<title>" << name << " - moec</title>\n<style>" << kStyle
      << "</style></head><body>\n<h1>" << name << "</h1>\n<p class=\"sub\">for "
      << escape(layer.target.name);
-  if (layer.device)
+  if (layer.device && layer.target.isGpu())
     os << ", configs chosen for " << escape(layer.device->describe());
   os << llvm::formatv("; {0} kernels, {1} {2} of tokens up to {3}",
                       layer.plan.kernels.size(), layer.ranges.size(),
@@ -181,7 +182,7 @@ FailureOr<std::string> moec::reportLayer(const Source &source,
   FailureOr<moert::Plan> plan = translatePlan(module, options.target);
   if (failed(plan))
     return failure();
-  Target target = *Target::find(options.target, /*lanes=*/0, options.part);
+  Target target = getExpectedTarget(options, module);
   report::Layer layer(module, source.spec, *plan, target);
   layer.measured = std::move(measured);
   layer.numLayers = source.numLayers;

@@ -98,7 +98,9 @@ void Roofline::drawRoof(double peak, StringRef name, StringRef style) {
                  {width - right, getY(peak)}},
                 style);
   drawing.text(width - right + 6, getY(peak) + 4, "axis",
-               formatv("{0} {1:f0} TFLOP/s", name, peak / 1e12).str());
+               peak < 1e13
+                   ? formatv("{0} {1:f2} TFLOP/s", name, peak / 1e12).str()
+                   : formatv("{0} {1:f0} TFLOP/s", name, peak / 1e12).str());
 }
 
 std::vector<Series> Roofline::getSeries() const {
@@ -179,9 +181,20 @@ void Roofline::draw() {
     Type type = cast<MemRefType>(op.getInput().getType()).getElementType();
     (type.getIntOrFloatBitWidth() == 8 ? hasFloat8 : has16) = true;
   });
-  if (has16 || !hasFloat8)
+  if (device.host) {
+    // The roof of each instruction that some gemm may have.
+    const HostRates &host = *device.host;
+    drawRoof(host.fmas, "f32", "roof");
+    double bf16 = std::max(host.tiles, host.pairs),
+           int8 = std::max(host.byteTiles, host.quads);
+    if (has16 && bf16 > 0)
+      drawRoof(bf16, "bf16", "roof");
+    if (hasFloat8 && int8 > 0)
+      drawRoof(int8, "int8", "roof");
+  } else if (has16 || !hasFloat8) {
     drawRoof(device.bf16Operations, "16 bits", "roof");
-  if (hasFloat8)
+  }
+  if (hasFloat8 && !device.host)
     drawRoof(device.fp8Operations, "fp8", "roof");
   drawing.text(getX(0.5) - 6, getY(device.readBytes * 0.5) - 4, "axis end",
                formatv("{0:f2} TB/s", device.readBytes / 1e12).str());
@@ -191,11 +204,6 @@ void Roofline::draw() {
 } // namespace
 
 void moec::report::drawRoofline(const Layer &layer, raw_ostream &os) {
-  if (!layer.device) {
-    os << "<p>No rates of target " << escape(layer.target.name)
-       << " are known, so that there is no roofline.</p>\n";
-    return;
-  }
   os << "<p>Gemms at the ends of their ranges of tokens, from few tokens on "
         "the left to many. Gemms that share a launch each have their part of "
         "its expected time.</p>\n";

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parts.h"
+
+#include "../Host/HostRates.h"
 #include "moec/Schedules/Device.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -58,8 +60,8 @@ void moec::report::showTimes(const Layer &layer, raw_ostream &os) {
           "time that the least bytes or operations take at the device's "
           "rates.</p>\n";
   else
-    os << "<p>No rates of target " << escape(layer.target.name)
-       << " are known: least work, no times.</p>\n";
+    os << "<p>Least work, no expected times: "
+       << escape(whyNoRates(layer.target)) << ".</p>\n";
   {
     Table table({"range", "launches", "tokens", "expected", "of the floor",
                  "bound by", "operations", "touched"},

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
 import sys
@@ -14,6 +15,8 @@ from typing import Any
 
 #: Suffix of a cached layer.
 SUFFIX = ".moepkg"
+#: The measured rates of this CPU (lib/Tools/Host/HostRates.h), which are measured again if the file is not there.
+RATES = "cpu-rates.json"
 
 
 def find_folder() -> pathlib.Path | None:
@@ -55,14 +58,25 @@ def list_entries() -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.used, reverse=True)
 
 
+def read_rates() -> dict[str, Any] | None:
+    """Returns the contents of the file of rates, or None if there is none that can be read."""
+    folder = find_folder()
+    try:
+        return json.loads((folder / RATES).read_text()) if folder is not None else None
+    except (OSError, ValueError):
+        return None
+
+
 def _run(options: argparse.Namespace) -> int:
     entries = list_entries()
     total = sum(entry.bytes for entry in entries) / 2**20
     if options.action == "clear":
         failed = 0
-        for entry in entries:
+        folder = find_folder()
+        rates = [folder / RATES] if folder is not None else []
+        for path in [entry.path for entry in entries] + rates:
             try:
-                entry.path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
             except OSError as error:
                 failed = 1
                 print(f"moec cache: {error}", file=sys.stderr)
@@ -85,6 +99,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "action", nargs="?", choices=("size", "list", "clear"), default="size",
-        help="size (default): the folder, its layers and bytes; list: each layer with its last use; clear: remove them",
+        help="size (default): the folder, its layers and bytes; list: each layer with its last use; clear: remove them, and "
+             "the measured rates of this CPU",
     )
     parser.set_defaults(run=_run)

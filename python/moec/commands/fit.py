@@ -1,12 +1,13 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec fit: whether a model's layers with experts fit on GPUs, and how long they are expected to take."""
+"""moec fit: whether a model's layers with experts fit on GPUs or the CPU, and how long they are expected to take."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ _DEFAULT_GPU = "h200"
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one GPU. None: unknown, since no checkpoint lies beside the config.json."""
+    """Bytes of one GPU, or of the CPU. None: unknown, since no checkpoint lies beside the config.json."""
 
     #: What calls read of the layers with experts, and what else they hold until release_weights().
     experts: int
@@ -49,7 +50,7 @@ class Time:
     layer_seconds: float | None
     model_seconds: float | None
     floor_seconds: float | None
-    #: The bound of the layer: "memory", "tensor cores", "L2", "power", "launch" or "link".
+    #: The bound of the layer: "memory", "tensor cores", "instructions", "L2", "power", "launch" or "link".
     bound: str | None
     #: The routed experts of a layer, from hidden states, ids and weights to the output: what peers are measured on.
     experts_seconds: float | None
@@ -61,6 +62,7 @@ class Fit:
     """What `moec fit` prints."""
 
     model: str
+    #: The GPU, or "cpu".
     gpu: str
     #: The device whose rates the times are by; None if there are none.
     rates: str | None
@@ -154,7 +156,7 @@ def _make_memory(model: Model, found: Sequence[_Expected], all_bytes: int, tp: i
     rest = None if model.weight_bytes is None else model.weight_bytes - all_bytes
     # A checkpoint in another format than the config.json says gives no difference that means anything.
     other = rest // tp if rest is not None and rest >= 0 else None
-    total = found[0].layer.gpu_memory_bytes or 0
+    total = found[0].layer.gpu_memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return Memory(
         resident, held - resident, workspace, other, total - resident - workspace - (other or 0), total
     )
@@ -165,11 +167,13 @@ def fit(
 ) -> Fit:
     """Returns memory and expected times of a model's layers with experts.
 
-    gpu: as for moec.expect(); None: the GPU at hand.
+    gpu: as for moec.expect(), "cpu" too; None: the GPU at hand.
     tp: GPUs that share each expert, or with `ep` the tokens.
     ep: GPUs with whole experts; 1: each GPU has a part of every expert.
     tokens: token counts of a step, over all GPUs; rounded up to a multiple of ep / tp."""
     parallel = make_mesh(tp, ep)
+    if gpu == "cpu" and parallel:
+        raise _core.InvalidArgument("--gpu: cpu found with --tp or --ep; leave them out, the CPU is one rank")
     ranks = max(tp, ep)
     step = ranks // tp
     counts = sorted({-(-count // step) * step for count in tokens})
@@ -177,10 +181,8 @@ def fit(
     whole = found if ranks == 1 else [_expect_kind(kind, gpu, [1], None) for kind in model.kinds]
     all_bytes = sum(len(each.kind.layers) * each.layer.weight_bytes for each in whole)
     first = found[0].layer
-    if first.gpu is None:
-        raise _core.InvalidArgument("--gpu: the device at hand is no GPU; name one, as in --gpu=h200")
     return Fit(
-        model.name, first.gpu, first.rates, tp, ep, ranks, model.num_layers, all_bytes // model.num_layers,
+        model.name, first.gpu or first.target, first.rates, tp, ep, ranks, model.num_layers, all_bytes // model.num_layers,
         _make_memory(model, found, all_bytes, tp),
         tuple(_make_time(found, index, ranks) for index in range(len(counts))),
     )
@@ -205,8 +207,10 @@ def _print_memory(result: Fit, model: Model) -> None:
     ]
     if memory.released:
         rows.insert(1, ["until prepared", _show_gib(memory.released), "weights that Layer.release_weights() frees"])
-    print_table(["memory of a GPU", "GiB", ""], rows, right=(1,))
-    if memory.room < 0:
+    print_table(["memory" if result.gpu == "cpu" else "memory of a GPU", "GiB", ""], rows, right=(1,))
+    if memory.room < 0 and result.gpu == "cpu":
+        print("It does not fit in the memory of this machine.")
+    elif memory.room < 0:
         print("It does not fit: give more GPUs by --tp or --ep.")
 
 
@@ -216,7 +220,10 @@ def _show(seconds: float | None, scale: float) -> str:
 
 def _print_times(result: Fit, model: Model) -> None:
     if result.rates is None:
-        print(f"No expected times: the cost model has no measured rates of {result.gpu}.")
+        print("No expected times: " + (
+            "rates are measured on x86-64 CPUs with AVX2." if result.gpu == "cpu"
+            else f"the cost model has no measured rates of {result.gpu}."
+        ))
         return
     one = "the mean layer" if len(model.kinds) > 1 else "one layer"
     print(f"Expected on {result.rates}, launches in sequence, experts equally likely. layer: {one}, with router and\n"
@@ -276,13 +283,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_parser(commands: Any) -> None:
     """Adds `moec fit` to the commands."""
     parser = commands.add_parser(
-        "fit", help="memory and expected times of a model's layers with experts on a GPU",
+        "fit", help="memory and expected times of a model's layers with experts on a GPU or the CPU",
         description="Says from a model's config.json how much memory its layers with experts take on a GPU, how long "
                     "they are expected to take, what bounds them, and what the fastest public kernel took on that "
-                    "shape where that was recorded. No GPU is needed.",
+                    "shape where that was recorded. No GPU is needed. With --gpu=cpu the first call measures the "
+                    "rates of this CPU, in a second.",
     )
     add_model(parser)
-    parser.add_argument("--gpu", metavar="NAME", help="a100, h100, h200, b200, ... (default: the one at hand, or h200)")
+    parser.add_argument("--gpu", metavar="NAME", help="a100, h100, h200, b200, ..., or cpu (default: the GPU at hand, or h200)")
     parser.add_argument("--tp", type=int, default=1, metavar="N", help="GPUs of a tensor-parallel group (default: 1)")
     parser.add_argument(
         "--ep", type=int, default=1, metavar="N",

@@ -48,6 +48,16 @@ def _describe_cpu() -> str:
     return f"{model[1] if model else platform.machine()}, {cores} of {os.cpu_count()} cores, {own or 'no AVX2'}"
 
 
+def _describe_rates() -> str:
+    rates = cache.read_rates()
+    if rates is None:
+        return "not measured yet; moec fit MODEL --gpu=cpu measures them"
+    best = [f"{label} {max(rates[name] for name in names) / 1e12:.2f} T/s" for label, names in (
+        ("f32", ("fma",)), ("bf16", ("bf16_pairs", "bf16_tiles")), ("int8", ("int8_quads", "int8_tiles")),
+    ) if max(rates[name] for name in names) > 0]
+    return f"{rates['reads'][-1][1] / 1e9:.1f} GB/s, {', '.join(best)} ({rates['cpu']})"
+
+
 def _describe_driver() -> str:
     try:
         text = pathlib.Path("/proc/driver/nvidia/version").read_text(errors="replace")
@@ -132,6 +142,7 @@ def collect() -> dict[str, Any]:
         "Python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.platform()}, glibc {platform.libc_ver()[1] or 'unknown'}",
         "CPU": _try(_describe_cpu),
+        "CPU's rates": _try(_describe_rates),
         "driver": _try(_describe_driver),
         "GPUs": _try(_describe_gpus),
         "ptxas": _try(_describe_ptxas),
