@@ -51,9 +51,10 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     at a time takes the first column, an i64, before the token count. There are no results.
 
     Each op of the body is a phase on the token count and memrefs of the kernel. A phase starts when the one before is
-    complete on all CTAs, with two exceptions. A gemm may `await` what another gemm or a quantization `signals`
+    complete on all CTAs, with three exceptions. A gemm may `await` what another gemm or a quantization `signals`
     (`tile.gemm`): each CTA goes on to it as soon as its own share of the other phase is done, copies weights at
-    once, and copies rows when all CTAs have signaled. On a GPU, a CTA also goes on from a `tile.top_k` to the phase
+    once, and copies rows when all CTAs have signaled. A `tile.gather_reduce` may `await` the gemm before it: CTAs
+    with a share of the sums wait until all CTAs have signaled. On a GPU, a CTA also goes on from a `tile.top_k` to the phase
     that counts or sorts its slots if that needs only the CTA's own share of the routing. The body is one block that
     ends in `tile.return`. `tile-split-phases` splits kernels into one launch per phase if the target cannot order
     phases inside a kernel.
@@ -64,7 +65,9 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     launched for. `form` says how it runs beside other kernels: an `independent` kernel waits for earlier launches
     only at its end (docs/design/lowering-to-gpu.md), set by `tile-find-independent`; a device refuses a `resident` kernel if it cannot
     run all CTAs at once; a kernel that quantizes `ahead` and then routes does not write in its first phase what a
-    later phase reads.
+    later phase reads. `private_rows` has a number per argument: if it is not 0, each CTA has that many rows of the
+    argument in memory of its own. Each CTA then runs the phases that write such arguments as if it were the only one,
+    and one CTA copies its rows to the memory that is passed. `join-routing` (`tile-rewrite-launches`) sets it.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -84,6 +87,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
                        OptionalAttr<I64Attr>:$block, OptionalAttr<I64Attr>:$shared,
                        OptionalAttr<Tile_TensorMapArrayAttr>:$tensor_maps,
                        OptionalAttr<Tile_LoadAttr>:$load, OptionalAttr<Tile_KernelFormAttr>:$form,
+                       OptionalAttr<DenseI64ArrayAttr>:$private_rows,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region MinSizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -99,6 +103,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     ::mlir::Value getTokens() { return getBody().getArguments().back(); }
     /// The first column, the argument before the token count; null if a launch computes all columns.
     ::mlir::Value getFirstColumn();
+    /// Rows of an argument in memory of each CTA; 0 if CTAs share the argument.
+    int64_t getPrivateRowsOf(::mlir::Value argument);
     // Fields of `form`; false without it.
     bool getIndependent() { return getFormAttr() && getFormAttr().getIndependent(); }
     bool getAhead() { return getFormAttr() && getFormAttr().getAhead(); }
@@ -261,13 +267,15 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     - `signals`, `awaits`: if the second gemm of a kernel multiplies the result of the first, the first `signals` how
       much of it is done, and the second `awaits` all of it before it reads a row, but not before it reads weights.
       Both name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`)
-      makes such kernels.
+      makes such kernels. The last gemm `signals` to a `tile.gather_reduce` behind it by the counter that it has
+      already, or by one of its own (`join-sums`).
     - `awaits` after a `tile.quantize` in the same kernel, whose rows the gemm multiplies: it waits in the same way
       until all CTAs have quantized their share. The counter is its `tile_counter`, if it has one, and is not 0
       when the kernel ends. `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
     - `tile_counter`: a counter of the tiles that CTAs have taken after their first one. Each CTA takes the next tile, so
       that tiles which share data run at about the same time, however long each takes. The counter is 0 when the
       kernel begins and when it ends. `dynamic-scheduler` (`tile-rewrite-launches`) adds it if `config` has `dynamic_scheduler`.
+    - `cleared`: a counter that is set to 0 for later launches, as by `tile.sort_by_expert` (`join-routing`).
 
     With `result_quant` the result is quantized: the epilogue's output is rounded to `rounded_to` (bf16 or f16), then
     quantized as by `tile.quantize` with `result_quant`, to e4m3 with scales in `result_scale`, or to e4m3 or int8
@@ -304,7 +312,7 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     Tile_OptZeroIn:$weight_zero_point, Tile_OptF32In:$weight_global_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
-    Tile_OptI32InOut:$tile_counter, Optional<I64>:$first_column,
+    Tile_OptI32InOut:$tile_counter, Tile_OptI32Out:$cleared, Optional<I64>:$first_column,
     Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
@@ -350,7 +358,7 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
       | `source` `(` $source `:` type($source) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `schedule` `(` custom<ScheduleOperands>($ids, type($ids), $signals, type($signals), $awaits, type($awaits),
-                                                $tile_counter, type($tile_counter)) `)`
+                                                $tile_counter, type($tile_counter), $cleared, type($cleared)) `)`
       | `first_column` `(` $first_column `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
@@ -595,7 +603,8 @@ def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]
   let summary = "combine: the sum of each token's rows";
   let description = [{
     The formula of `moe.unpermute`, on memrefs of the same shapes: f32, in order of j, rounded once;
-    rows from `num_valid_tokens` on are zeros. `unreduced` and `from_unreduced` as there.
+    rows from `num_valid_tokens` on are zeros. `unreduced` and `from_unreduced` as there. `awaits` is the counter by
+    which the gemm before it in the kernel `signals` that its rows are complete.
 
     ```mlir
     tile.gather_reduce tokens(%tokens) ins(%rows, %position : memref<?x2048xbf16>, memref<?x8xi32>)
@@ -605,7 +614,8 @@ def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]
   let arguments = (ins
     I64:$tokens, Tile_In:$rows, Tile_I32In:$position,
     Tile_OptIn:$identity, Tile_OptF32In:$identity_weights, Tile_OptIn:$addend,
-    Tile_OptI32In:$num_valid_tokens, Tile_Out:$result, UnitAttr:$unreduced, UnitAttr:$from_unreduced,
+    Tile_OptI32In:$num_valid_tokens, Tile_OptI32In:$awaits, Tile_Out:$result, UnitAttr:$unreduced,
+    UnitAttr:$from_unreduced,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     (`unreduced` $unreduced^)? (`from_unreduced` $from_unreduced^)?
@@ -614,6 +624,7 @@ def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]
         `identity` `(` $identity `,` $identity_weights `:` type($identity) `,` type($identity_weights) `)`
       | `addend` `(` $addend `:` type($addend) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `awaits` `(` $awaits `:` type($awaits) `)`
     )
     `outs` `(` $result `:` type($result) `)` attr-dict
   }];

@@ -17,6 +17,10 @@ KernelEmitter::KernelEmitter(func::FuncOp func, tile::KernelOp kernel,
   for (auto [from, to] :
        llvm::zip(kernel.getBody().getArguments(), func.getArguments()))
     mapping.map(from, to);
+  if (kernel.getPrivateRows())
+    for (auto memory : func.getBody().front().getOps<memref::GetGlobalOp>())
+      if (auto number = memory->getAttrOfType<IntegerAttr>(kPrivateAttr))
+        mapping.map(kernel.getArgument(number.getInt()), memory.getResult());
   tokenCount = I32(b, operand(kernel.getTokens())).toIndex();
 }
 

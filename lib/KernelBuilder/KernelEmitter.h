@@ -23,6 +23,10 @@ struct RowRange {
   Index begin, end;
 };
 
+/// Attribute of the op that makes a CTA's own memory for an argument of the
+/// kernel (`private_rows`): the argument's number.
+inline constexpr llvm::StringLiteral kPrivateAttr = "moec.private";
+
 /// Builder in the body of the new function, and state that emission functions
 /// share. Index arithmetic is in `index`; memref elements are converted to f32
 /// when loaded and rounded to nearest even when stored.

@@ -29,7 +29,7 @@ ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
     : KernelEmitter(func, kernel, /*cta=*/{}), threads(threads),
       isIndependent(kernel.getIndependent()), converter(func.getContext()) {
   Type i32 = b.getI32Type();
-  ctaIndex = toIndex(NVVM::BlockIdXOp::create(b, i32));
+  ctaIndex = ownCta();
   threadNumber = {b, NVVM::ThreadIdXOp::create(b, i32)};
   warpNumber = threadNumber / kWarp;
   laneNumber = threadNumber % kWarp;
@@ -51,9 +51,13 @@ void ThreadEmitter::waitForLaunchBefore() {
 
 void ThreadEmitter::warpBarrier() { NVVM::SyncWarpOp::create(b, i32(-1)); }
 
-void ThreadEmitter::barrierOf(Value number, int64_t threads) {
-  NVVM::BarrierOp::create(b, /*res=*/Type(), number, i32(threads),
-                          NVVM::BarrierReductionAttr(), Value());
+Operation *ThreadEmitter::barrierOf(Value number, int64_t threads) {
+  return NVVM::BarrierOp::create(b, /*res=*/Type(), number, i32(threads),
+                                 NVVM::BarrierReductionAttr(), Value());
+}
+
+Index ThreadEmitter::ownCta() {
+  return toIndex(NVVM::BlockIdXOp::create(b, b.getI32Type()));
 }
 
 I32 ThreadEmitter::numCtas() {

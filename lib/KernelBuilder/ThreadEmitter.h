@@ -30,6 +30,10 @@ public:
   int64_t getNumWarps() const;
   /// CTAs of the launch.
   I32 numCtas();
+  /// The CTA does what the first one does, in memory of its own.
+  void becomeFirstCta() { ctaIndex = index(0); }
+  /// The CTA's index, also of one that became the first.
+  Index ownCta();
   /// Time in ns, of a clock that all threads share.
   I64 clock();
   /// Index of the thread in its CTA.
@@ -43,7 +47,7 @@ public:
   void warpBarrier();
   /// A named barrier (i32, 1 to 15) for `threads` threads of the CTA, whole
   /// warps.
-  void barrierOf(mlir::Value number, int64_t threads);
+  mlir::Operation *barrierOf(mlir::Value number, int64_t threads);
   /// Waits for the launch before this one to end; all threads, before the first
   /// access to memory that a launch writes. Kernels of sm_90 and later wait at
   /// their entry unless a schedule chooses the point. Only for those targets.

@@ -163,7 +163,7 @@ private:
         get(op.getOffsets()), get(op.getSource()), /*ids=*/Value(),
         get(op.getNumValidTokens()),
         /*signals=*/Value(), /*awaits=*/Value(), /*tileCounter=*/Value(),
-        /*first_column=*/Value(), get(op.getRowOperands()),
+        /*cleared=*/Value(), /*first_column=*/Value(), get(op.getRowOperands()),
         get(op.getColumnOperands()), get(op.getElementwiseOperands()),
         get(op.getShrunk()), get(op.getAdapters()), get(op.getMatrices()),
         /*result_tensor_scale=*/Value(), get(op.getResult()),
@@ -244,8 +244,9 @@ private:
     return tile::GatherReduceOp::create(
         builder, op.getLoc(), tokens, get(op.getRows()), get(op.getPosition()),
         get(op.getIdentity()), get(op.getIdentityWeights()),
-        get(op.getAddend()), get(op.getNumValidTokens()), get(op.getResult()),
-        op.getUnreducedAttr(), op.getFromUnreducedAttr(), tile::ConfigAttr());
+        get(op.getAddend()), get(op.getNumValidTokens()), /*awaits=*/Value(),
+        get(op.getResult()), op.getUnreducedAttr(), op.getFromUnreducedAttr(),
+        tile::ConfigAttr());
   }
 
   plan::KernelOp kernel;

@@ -59,6 +59,7 @@ public:
     func::FuncOp func = makeFunction();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
+    makePrivateMemory(body);
     if (waitsFirst(runners))
       ThreadEmitter(func, kernel, body.threads).waitForLaunchBefore();
     for (Operation *phase : runners) {
@@ -216,6 +217,23 @@ private:
       return kernel.emitOpError("must have the tensor_maps that its config "
                                 "requires; run tile-assign-config");
     return success();
+  }
+
+  /// Shared memory for arguments of which each CTA has rows of its own.
+  void makePrivateMemory(const KernelBody &body) {
+    ThreadEmitter emitter(body.func, kernel, body.threads);
+    for (BlockArgument argument : kernel.getBody().getArguments()) {
+      int64_t rows = kernel.getPrivateRowsOf(argument);
+      if (!rows)
+        continue;
+      auto type = cast<MemRefType>(argument.getType());
+      SmallVector<int64_t> shape(type.getShape());
+      shape.front() = rows;
+      emitter.scratch(shape, type.getElementType())
+          .getDefiningOp()
+          ->setAttr(kPrivateAttr,
+                    emitter.b.getI64IntegerAttr(argument.getArgNumber()));
+    }
   }
 
   SmallVector<tile::TensorMapAttr> getTensorMaps() {

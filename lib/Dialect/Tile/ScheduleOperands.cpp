@@ -15,7 +15,8 @@ using namespace moec;
 ParseResult tile::parseScheduleOperands(
     OpAsmParser &parser, OptionalOperand &ids, Type &idsType,
     OptionalOperand &signals, Type &signalsType, OptionalOperand &awaits,
-    Type &awaitsType, OptionalOperand &tileCounter, Type &tileCounterType) {
+    Type &awaitsType, OptionalOperand &tileCounter, Type &tileCounterType,
+    OptionalOperand &cleared, Type &clearedType) {
   struct {
     StringRef name;
     OptionalOperand &operand;
@@ -23,7 +24,8 @@ ParseResult tile::parseScheduleOperands(
   } known[] = {{"ids", ids, idsType},
                {"signals", signals, signalsType},
                {"awaits", awaits, awaitsType},
-               {"tile_counter", tileCounter, tileCounterType}};
+               {"tile_counter", tileCounter, tileCounterType},
+               {"cleared", cleared, clearedType}};
   return parser.parseCommaSeparatedList([&]() -> ParseResult {
     SMLoc loc = parser.getCurrentLocation();
     StringRef name;
@@ -40,18 +42,20 @@ ParseResult tile::parseScheduleOperands(
     }
     return parser.emitError(loc) << "'" << name
                                  << "' is not an operand of 'schedule'; there "
-                                    "are ids, signals, awaits, tile_counter";
+                                    "are ids, signals, awaits, tile_counter, "
+                                    "cleared";
   });
 }
 
 void tile::printScheduleOperands(OpAsmPrinter &printer, Operation *, Value ids,
                                  Type, Value signals, Type, Value awaits, Type,
-                                 Value tileCounter, Type) {
+                                 Value tileCounter, Type, Value cleared, Type) {
   SmallVector<std::pair<StringRef, Value>> operands{
       {"ids", ids},
       {"signals", signals},
       {"awaits", awaits},
-      {"tile_counter", tileCounter}};
+      {"tile_counter", tileCounter},
+      {"cleared", cleared}};
   llvm::erase_if(operands, [](const auto &entry) { return !entry.second; });
   llvm::interleaveComma(operands, printer, [&](const auto &entry) {
     printer << entry.first << " = " << entry.second << " : "

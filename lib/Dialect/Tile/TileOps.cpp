@@ -63,6 +63,12 @@ Value KernelOp::getFirstColumn() {
   return arguments.back();
 }
 
+int64_t KernelOp::getPrivateRowsOf(Value argument) {
+  auto number = cast<BlockArgument>(argument).getArgNumber();
+  std::optional<ArrayRef<int64_t>> rows = getPrivateRows();
+  return rows && number < rows->size() ? (*rows)[number] : 0;
+}
+
 /// Verifies the columns of a phase in a kernel that is launched for some
 /// columns at a time.
 static LogicalResult verifyColumns(KernelOp kernel, Operation &op) {
@@ -117,6 +123,22 @@ static LogicalResult verifySignature(KernelOp kernel) {
   return success();
 }
 
+/// Verifies that rows of a CTA's own are those of memrefs.
+static LogicalResult verifyPrivateRows(KernelOp kernel) {
+  ArrayRef<int64_t> all = kernel.getPrivateRows().value_or(ArrayRef<int64_t>());
+  ArrayRef<Type> types = kernel.getArgumentTypes();
+  for (auto [number, rows] : llvm::enumerate(all)) {
+    auto type =
+        number < types.size() ? dyn_cast<MemRefType>(types[number]) : nullptr;
+    if (rows < 0 || !type ||
+        (rows && !type.isDynamicDim(0) && type.getDimSize(0) != rows))
+      return kernel.emitOpError("has private_rows[")
+             << number << "] = " << rows
+             << "; give the rows of a memref argument, or 0";
+  }
+  return success();
+}
+
 /// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, SortByExpertOp, GemmOp, PrepackOp, PlaceIdsOp,
@@ -152,6 +174,8 @@ LogicalResult KernelOp::verify() {
     return failure();
   if (!getBody().hasOneBlock())
     return emitOpError("must have one block: phases and a 'tile.return'");
+  if (failed(verifyPrivateRows(*this)))
+    return failure();
   return verifyTensorMaps(*this);
 }
 
@@ -264,20 +288,26 @@ static LogicalResult verifyCounters(GemmOp op) {
   for (auto [name, counter] :
        {std::pair<StringRef, Value>{"signals", op.getSignals()},
         {"awaits", op.getAwaits()},
-        {"tile_counter", op.getTileCounter()}}) {
+        {"tile_counter", op.getTileCounter()},
+        {"cleared", op.getCleared()}}) {
     moe::OperandChecker check(op);
     if (counter && failed(check.checkShape(name, counter, {{"1", 1}})))
       return failure();
   }
-  if (op.getSignals() && op.getAwaits())
+  // The last gemm of a kernel signals by the counter that it awaits.
+  if (op.getSignals() && op.getAwaits() && op.getSignals() != op.getAwaits())
     return op.emitOpError("has 'signals' and 'awaits'; a gemm is either the "
                           "first or the second of its kernel");
   if (op.getTileCounter() && !op.getOffsets())
     return op.emitOpError(
         "has 'tile_counter', which needs a grouped gemm; give 'offsets' too");
-  // A quantization before the gemm counts in the tile scheduler's counter.
-  bool isOwn = op.getAwaits() == op.getTileCounter();
-  if (op.getTileCounter() && (op.getSignals() || (op.getAwaits() && !isOwn)))
+  // A quantization before the gemm, and sums behind it, count in the tile
+  // scheduler's counter.
+  auto isOther = [&](Value counter) {
+    return counter && counter != op.getTileCounter();
+  };
+  if (op.getTileCounter() &&
+      (isOther(op.getSignals()) || isOther(op.getAwaits())))
     return op.emitOpError(
         "has 'tile_counter' and 'signals' or 'awaits'; joined "
         "gemms take tiles in a fixed order");
@@ -415,8 +445,9 @@ LogicalResult GemmOp::verify() {
       failed(verifyQuantized(*this)) || failed(verifyGroups(*this)))
     return failure();
   SmallVector<Value> outs{getResult()};
-  if (getResultScale())
-    outs.push_back(getResultScale());
+  for (Value out : {getResultScale(), getCleared()})
+    if (out)
+      outs.push_back(out);
   return verifySeparate(*this, outs);
 }
 LogicalResult GemmOp::verifyRegions() {
@@ -485,6 +516,10 @@ LogicalResult GatherRowsOp::verify() {
 
 LogicalResult GatherReduceOp::verify() {
   if (failed(moe::verifyUnpermute(*this, moe::UnpermuteOperands(*this))))
+    return failure();
+  moe::OperandChecker check(*this);
+  if (getAwaits() &&
+      failed(check.checkShape("awaits", getAwaits(), {{"1", 1}})))
     return failure();
   return verifySeparate(*this, getResult());
 }

@@ -7,6 +7,7 @@
 
 #include "Schedules/Interface/ScheduleTables.h"
 #include "Schedules/Quantize/CopyCost.h"
+#include "moec/Schedules/Rewrites/RunPhases.h"
 #include "moec/Schedules/RowVectors.h"
 #include "moec/Support/GpuInstructions.h"
 
@@ -69,11 +70,23 @@ int64_t getTokenStride(tile::ConfigAttr config) {
   return cast<tile::GpuGatherReduceAttr>(config).getTokenStride();
 }
 
+/// The gemm before the op in its kernel that signals to it; null if there is
+/// none.
+tile::GemmOp getSummedProduct(Operation *op) {
+  Value counter = cast<tile::GatherReduceOp>(op).getAwaits();
+  auto product = dyn_cast_or_null<tile::GemmOp>(op->getPrevNode());
+  return counter && product && product.getSignals() == counter ? product
+                                                               : nullptr;
+}
+
 std::string gatherReduceIllegal(Operation *op, tile::ConfigAttr config,
                                 const Target &target) {
   if (getTokenStride(config) <= 0)
     return "token_stride = " + number(getTokenStride(config)) +
            "; give at least 1";
+  if (cast<tile::GatherReduceOp>(op).getAwaits() && !getSummedProduct(op))
+    return "it has 'awaits', but no gemm before it signals by that counter; "
+           "run tile-rewrite-launches";
   return columnsIllegal(op, config, target);
 }
 
@@ -223,10 +236,14 @@ struct GatherRowsSchedule final
 };
 
 struct GatherReduceSchedule final
-    : ScheduleOf<gatherReduceIllegal, chooseGatherReduce, gatherReduceGrid,
-                 columnsBlock> {
+    : ScheduleWith<ScheduleOf<gatherReduceIllegal, chooseGatherReduce,
+                              gatherReduceGrid, columnsBlock>,
+                   RunsPhases> {
   GatherReduceSchedule()
-      : ScheduleOf("gpu.gather_reduce", "tile.gather_reduce") {}
+      : ScheduleWith("gpu.gather_reduce", "tile.gather_reduce") {}
+  Operation *findRunner(Operation *, Operation *phase) const override {
+    return getSummedProduct(phase);
+  }
 };
 
 } // namespace

@@ -13,7 +13,8 @@
 // the loads of several rows in flight. With experts on other ranks a token has
 // few rows here, and costs only these.
 
-#include "KernelBuilder/ThreadEmitter.h"
+#include "GatherReduce.h"
+
 #include "Schedules/Interface/Emit.h"
 #include "moec/Support/GpuInstructions.h"
 
@@ -26,7 +27,8 @@ class GpuGatherReduce {
 public:
   GpuGatherReduce(tile::GatherReduceOp op, ThreadEmitter &emitter);
 
-  void emit();
+  /// What thread `thread` of CTA `cta` of a launch does.
+  void emit(Index cta, I32 thread);
 
 private:
   /// Rows in flight at once, a power of 2.
@@ -231,12 +233,12 @@ void GpuGatherReduce::copySlots(const Slots &slots, Flag isValid,
   });
 }
 
-void GpuGatherReduce::emit() {
+void GpuGatherReduce::emit(Index cta, I32 thread) {
   int64_t columns = slotColumns, ctaColumns = config.getColumnsPerCta();
   auto columnTiles = int64_t(llvm::divideCeil(columns, ctaColumns));
-  Index begin = emitter.cta() / columnTiles;
-  Index first = emitter.cta() % columnTiles;
-  Index offset = emitter.toIndex(emitter.thread()) * lanes;
+  Index begin = cta / columnTiles;
+  Index first = cta % columnTiles;
+  Index offset = emitter.toIndex(thread) * lanes;
   column = first * ctaColumns + offset;
   Flag hasColumns;
   if (columns % ctaColumns) {
@@ -282,6 +284,12 @@ void GpuGatherReduce::emit() {
 
 LogicalResult moec::emitGpuGatherReduce(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  GpuGatherReduce(cast<tile::GatherReduceOp>(phase), emitter).emit();
+  GpuGatherReduce(cast<tile::GatherReduceOp>(phase), emitter)
+      .emit(emitter.cta(), emitter.thread());
   return success();
+}
+
+void moec::emitGatherReduceOf(tile::GatherReduceOp op, ThreadEmitter &emitter,
+                              Index cta, I32 thread) {
+  GpuGatherReduce(op, emitter).emit(cta, thread);
 }

@@ -157,8 +157,10 @@ tile::ConfigAttr anygpu::chooseGemv(Operation *op, const Target &) {
 
 moert::Expr anygpu::gemvGrid(Operation *op, tile::ConfigAttr config,
                              const Target &) {
-  Gemv shape(cast<tile::GemmOp>(op), config);
-  return rowBlocks(shape.m) * moert::Expr(shape.getNTiles());
+  auto gemm = cast<tile::GemmOp>(op);
+  Gemv shape(gemm, config);
+  moert::Expr tiles = rowBlocks(shape.m) * moert::Expr(shape.getNTiles());
+  return gemm.getCleared() ? moert::Expr::max(tiles, 1) : tiles;
 }
 
 int64_t anygpu::gemvBlock(Operation *, tile::ConfigAttr config) {

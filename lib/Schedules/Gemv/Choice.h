@@ -10,6 +10,7 @@
 
 #include "moec/Schedules/Cost.h"
 #include "moec/Schedules/Device.h"
+#include "moec/Schedules/Rewrites/JoinRouting.h"
 #include "moec/Schedules/SumOrder.h"
 
 namespace moec::anygpu {
@@ -28,7 +29,7 @@ bool isGemvPreferred(mlir::Operation *op);
 tile::SumOrderAttr getGemvOrder(tile::GemmOp op, tile::ConfigAttr config);
 
 /// gpu.gemv without a cost model.
-struct GemvSchedule : ScheduleWith<Schedule, OrdersSums> {
+struct GemvSchedule : ScheduleWith<Schedule, OrdersSums, ClearsCounters> {
   GemvSchedule() : ScheduleWith(kGemv, "tile.gemm") {}
   std::string whyConfigIllegal(mlir::Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {

@@ -33,6 +33,9 @@ public:
   LogicalResult emit();
 
 private:
+  /// Sets `cleared` to 0 for later launches.
+  void clearCounter();
+  void emitProducts();
   void findPlace();
   /// Computes results of up to `count` rows. Columns or rows past the end
   /// repeat the last one; their sums are never read.
@@ -272,20 +275,34 @@ void GpuGemv::emitTensor() {
                      [&](Index number) { storeResult(number); });
 }
 
-LogicalResult GpuGemv::emit() {
+void GpuGemv::clearCounter() {
+  Value cleared = emitter.operand(op.getCleared());
+  I32 firstThread = emitter.cta().toI32() * emitter.getNumThreads();
+  emitter.ifThen(firstThread + emitter.thread() < 1, [&] {
+    emitter.storeI32(emitter.i32(0), cleared, {emitter.index(0)});
+  });
+}
+
+void GpuGemv::emitProducts() {
   table = emitter.scratch(shape.getSumBytes() / 4, b.getF32Type());
   findPlace();
-  if (shape.usesTensorCores()) {
-    emitTensor();
-    return status;
-  }
-  if (shape.m == 1) {
-    emitRows(1);
-    return status;
-  }
+  if (shape.usesTensorCores())
+    return emitTensor();
+  if (shape.m == 1)
+    return emitRows(1);
   auto emitOne = [&] { emitRows(1); };
   auto emitAll = [&] { emitRows(shape.m); };
   emitter.ifThen(end == firstRow + 1, emitOne, emitAll);
+}
+
+/// A counter is cleared by one CTA without tokens, too.
+LogicalResult GpuGemv::emit() {
+  if (op.getCleared()) {
+    clearCounter();
+    emitter.ifThen(emitter.tokens() > 0, [&] { emitProducts(); });
+  } else {
+    emitProducts();
+  }
   return status;
 }
 

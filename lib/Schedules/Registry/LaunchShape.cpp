@@ -12,20 +12,18 @@ using namespace moec;
 
 LaunchShape moec::getLaunchShape(tile::KernelOp kernel, const Target &target) {
   LaunchShape shape;
-  // Phases that a gemm awaits are run by its own CTAs.
-  Operation *last = kernel.getBody().front().getTerminator()->getPrevNode();
-  auto product = dyn_cast_or_null<tile::GemmOp>(last);
-  bool isOfProduct = product && product.getAwaits();
+  // The CTAs of a gemm run the other phases of its kernel. Joined gemms have
+  // equal grids.
+  bool hasProduct = !kernel.getBody().getOps<tile::GemmOp>().empty();
   for (Operation &op : kernel.getBody().front().without_terminator()) {
     auto config = op.getAttrOfType<tile::ConfigAttr>("config");
     const Schedule &schedule = *findSchedule(target, config.getSchedule());
-    // A CTA of a kernel with several phases takes part in each of them.
     moert::Expr grid = schedule.grid(&op, config, target);
-    if (isOfProduct && &op != last)
-      grid = shape.grid;
-    shape.grid = shape.grid == moert::Expr(0)
-                     ? grid
-                     : moert::Expr::max(shape.grid, grid);
+    if (isa<tile::GemmOp>(op) || shape.grid == moert::Expr(0))
+      shape.grid = grid;
+    else if (!hasProduct)
+      // A CTA of a kernel with several phases takes part in each of them.
+      shape.grid = moert::Expr::max(shape.grid, grid);
     shape.block = std::max(shape.block, schedule.block(&op, config));
     shape.shared = std::max(shape.shared, schedule.shared(&op, config));
     llvm::append_range(shape.tensorMaps, schedule.tensorMaps(&op, config));

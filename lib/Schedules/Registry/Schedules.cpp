@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Schedules/Interface/ScheduleTables.h"
+#include "moec/Schedules/Rewrites/JoinRouting.h"
 #include "moec/Schedules/SumOrder.h"
 #include "moert/HostDevice.h"
 
@@ -142,6 +143,9 @@ static std::string whyOtherOrder(const Schedule &schedule, Operation *op,
 std::string Schedule::whyIllegal(Operation *op, tile::ConfigAttr config,
                                  const Target &target) const {
   std::string reason = whyConfigIllegal(op, config, target);
+  auto gemm = dyn_cast<tile::GemmOp>(op);
+  if (gemm && gemm.getCleared() && !as<ClearsCounters>())
+    return "this schedule clears no counter; remove 'cleared'";
   return reason.empty() ? whyOtherOrder(*this, op, config) : reason;
 }
 

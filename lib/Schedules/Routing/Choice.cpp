@@ -371,6 +371,27 @@ anygpu::sortRouted(Operation *first, Operation *second, tile::LoadAttr load) {
                        config};
 }
 
+std::optional<SortsInEachCta::Configs>
+anygpu::sortInEachCta(tile::TopKOp routing, tile::SortByExpertOp sort,
+                      int64_t tokens, int64_t threads) {
+  MLIRContext *context = routing.getContext();
+  auto routed =
+      tile::GpuTopKAttr::get(context, threads, tokens, /*max_ctas=*/0);
+  auto sorted = tile::GpuSortByExpertAttr::get(
+      context, threads, tokens,
+      cast<tile::GpuSortByExpertAttr>(sort.getConfigAttr()).getExpertsAtOnce());
+  TopK shape(routing, routed);
+  SortByExpert sorting(sort, sorted);
+  int64_t slots = sorting.getFewSlots();
+  // A row in registers waits for the launch before where that is of use.
+  if (shape.row != TopK::Row::Held ||
+      tokens * routing.getRouting().getTopK() > slots)
+    return std::nullopt;
+  return SortsInEachCta::Configs{
+      routed, sorted,
+      shape.getWarps() * TopK::getWarpBytes(routing) + 4 * slots};
+}
+
 /// The kernel has a single CTA.
 std::string anygpu::whyNotSorted(Operation *first, Operation *second,
                                  tile::LoadAttr load) {

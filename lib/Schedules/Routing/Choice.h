@@ -14,6 +14,7 @@
 #include "Shape.h"
 #include "moec/Schedules/Cost.h"
 #include "moec/Schedules/Rewrites/FollowPhase.h"
+#include "moec/Schedules/Rewrites/JoinRouting.h"
 #include "moec/Schedules/Rewrites/SplitSort.h"
 
 namespace moec::anygpu {
@@ -47,6 +48,11 @@ std::optional<JoinedConfigs> sortRouted(mlir::Operation *first,
                                         tile::LoadAttr load);
 std::string whyNotSorted(mlir::Operation *first, mlir::Operation *second,
                          tile::LoadAttr load);
+
+std::optional<SortsInEachCta::Configs> sortInEachCta(tile::TopKOp routing,
+                                                     tile::SortByExpertOp sort,
+                                                     int64_t tokens,
+                                                     int64_t threads);
 
 /// `PredictsTime::predict` of gpu.count_slots and gpu.sort_by_expert.
 double predictCountSlots(tile::CountSlotsOp op, int64_t tokens,

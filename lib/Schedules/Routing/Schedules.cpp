@@ -54,7 +54,7 @@ struct CountSlotsSchedule final
 
 struct SortSchedule final
     : ScheduleWith<ScheduleOf<sortIllegal, chooseSort, sortGrid, chunkBlock>,
-                   ReadsCounts, FollowsPhase, PredictsTime> {
+                   ReadsCounts, FollowsPhase, SortsInEachCta, PredictsTime> {
   SortSchedule() : ScheduleWith("gpu.sort_by_expert", "tile.sort_by_expert") {}
   std::optional<TokenChunks> chunks(tile::SortByExpertOp op,
                                     tile::ConfigAttr config,
@@ -71,6 +71,12 @@ struct SortSchedule final
   std::string whyApart(Operation *first, Operation *second,
                        tile::LoadAttr load) const override {
     return whyNotSorted(first, second, load);
+  }
+  std::optional<Configs> sortInEachCta(tile::TopKOp routing,
+                                       tile::SortByExpertOp sort,
+                                       int64_t tokens,
+                                       int64_t threads) const override {
+    return anygpu::sortInEachCta(routing, sort, tokens, threads);
   }
   double predict(Operation *op, tile::LoadAttr, int64_t tokens, Routing,
                  const DeviceRates &device) const override {

@@ -15,7 +15,10 @@ Index moec::emitChunkTokens(ThreadEmitter &emitter, TokenChunks chunks) {
 }
 
 Value moec::flattenSlots(ThreadEmitter &emitter, Value memref) {
-  auto type = MemRefType::get({ShapedType::kDynamic}, getElementType(memref));
+  auto type =
+      MemRefType::get({ShapedType::kDynamic}, getElementType(memref),
+                      MemRefLayoutAttrInterface(),
+                      cast<MemRefType>(memref.getType()).getMemorySpace());
   Value size = emitter.tokens() * getColumns(memref);
   return memref::ReinterpretCastOp::create(
       emitter.b, type, memref, emitter.b.getIndexAttr(0),

@@ -287,9 +287,46 @@ void SortChunk::placeRun(RankedSlot firstSlot) {
   emitter.loop(own.begin, own.end, kWarp, firstSlot, body);
 }
 
+/// The last CTA copies what each CTA has in its own memory to that of the
+/// launch, for later launches.
+static void copyPrivate(tile::SortByExpertOp op, ThreadEmitter &emitter,
+                        func::FuncOp func) {
+  emitter.barrier();
+  auto copy = [&](Value argument, Index count) {
+    Value to = func.getArgument(cast<BlockArgument>(argument).getArgNumber());
+    auto flatten = [&](Value memref) {
+      return cast<MemRefType>(memref.getType()).getRank() == 1
+                 ? memref
+                 : flattenSlots(emitter, memref);
+    };
+    to = flatten(to);
+    Value from = flatten(emitter.operand(argument));
+    emitter.forThreads(emitter.index(0), count, [&](Index i) {
+      emitter.b.create<memref::StoreOp>(
+          emitter.b.create<memref::LoadOp>(from, ValueRange(i)), to,
+          ValueRange(i));
+    });
+  };
+  I32 last = emitter.numCtas() + -1;
+  emitter.ifThen(emitter.ownCta().toI32() == last, [&] {
+    int64_t experts = anygpu::getNumLocalExperts(op);
+    Index rows = emitter.loadIndex(emitter.operand(op.getOffsets()),
+                                   emitter.index(experts));
+    Index slots = emitter.tokens() * getColumns(op.getIds());
+    for (Value ofSlots : {op.getIds(), op.getWeights(), op.getPosition()})
+      copy(ofSlots, slots);
+    copy(op.getOffsets(), emitter.index(experts + 1));
+    for (Value ofRows : {op.getSource(), op.getRowWeight()})
+      copy(ofRows, rows);
+  });
+}
+
 LogicalResult moec::emitGpuSortByExpert(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   auto op = cast<tile::SortByExpertOp>(phase);
+  bool isPrivate = body.kernel.getPrivateRowsOf(op.getOffsets());
+  if (isPrivate)
+    emitter.becomeFirstCta();
   if (Value counter = emitter.operand(op.getCounter())) {
     I32 firstThread = emitter.cta().toI32() * emitter.getNumThreads();
     emitter.ifThen(firstThread + emitter.thread() < 1, [&] {
@@ -297,5 +334,7 @@ LogicalResult moec::emitGpuSortByExpert(Operation *phase, KernelBody body) {
     });
   }
   SortChunk(op, emitter, anygpu::SortByExpert(op, op.getConfigAttr())).run();
+  if (isPrivate)
+    copyPrivate(op, emitter, body.func);
   return success();
 }

@@ -33,6 +33,8 @@ LogicalResult moec::emitGpuTopK(Operation *phase, KernelBody body) {
   auto op = cast<tile::TopKOp>(phase);
   anygpu::TopK shape(op, op.getConfigAttr());
   ThreadEmitter cta(body.func, body.kernel, body.threads);
+  if (body.kernel.getPrivateRowsOf(op.getIds()))
+    cta.becomeFirstCta();
   RowRange tokens = findTokens(cta, shape.chunks);
   WarpEmitter emitter(body.func, body.kernel, body.threads);
   int64_t step = shape.getWarps();

@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 // State of the Hopper gemm, and its waits for results of other CTAs: the second
-// of two joined gemms, and a gemm after the quantization of its rows. CTAs
-// signal the end of their share by a counter in memory, and wait until all
-// have.
+// of two joined gemms, a gemm after the quantization of its rows, and the sums
+// of the last gemm's rows. CTAs signal the end of their share by a counter in
+// memory, and wait until all have.
 
 #include "Gemm.h"
 
+#include "Schedules/GatherReduce/GatherReduce.h"
 #include "Schedules/Interface/Emit.h"
 #include "Schedules/Quantize/QuantizeRows.h"
 #include "Schedules/Quantize/Shape.h"
@@ -45,14 +46,21 @@ void Sm90Gemm::waitInRole() {
 }
 
 void Sm90Gemm::signal() {
-  // Boxes may be copied from the results, which all lanes have stored.
-  if (sm90::getPartner(op).getConfigAttr().getMapRows())
+  tile::GatherReduceOp sums = sm90::getSums(op);
+  // Boxes may be copied from the results, which all lanes have stored. Sums
+  // load them.
+  if (!sums && sm90::getPartner(op).getConfigAttr().getMapRows())
     emitter.fenceAsyncGlobal();
   // Once per CTA, because atomic additions to one address are serialized.
   emitter.consumerBarrier();
   emitter.ifThen(emitter.thread() == kWarpgroup, [&] {
-    emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getSignals()));
+    // A CTA may be done with the second gemm before others are with the first.
+    int64_t signal = before ? sm90::kTileIncrement : 1;
+    emitter.addReleasing(emitter.i32(signal),
+                         getCounter(emitter, op.getSignals()));
   });
+  if (sums)
+    addSums(sums);
 }
 
 void Sm90Gemm::awaitAll() {
@@ -60,7 +68,8 @@ void Sm90Gemm::awaitAll() {
   if (quantization)
     signals = min(signals, scheduler.table.countRows());
   emitter.awaitAtLeast(signals, getCounter(emitter, op.getAwaits()),
-                       quantization ? sm90::kTileIncrement : 0);
+                       quantization || sm90::getSums(op) ? sm90::kTileIncrement
+                                                         : 0);
 }
 
 void Sm90Gemm::awaitBefore() {
@@ -102,6 +111,33 @@ void Sm90Gemm::quantizeRows() {
   });
   // Consumers load scales of rows themselves.
   emitter.consumerBarrier()->setAttr(kBetweenPhasesAttr, b.getUnitAttr());
+}
+
+/// One warpgroup adds, as threads of the CTAs that a launch of the sums would
+/// have; CTAs without a share do not wait.
+void Sm90Gemm::addSums(tile::GatherReduceOp sums) {
+  auto config = cast<tile::GpuGatherReduceAttr>(sums.getConfigAttr());
+  int64_t threads = config.getColumnsPerCta() / config.getVectorWidth();
+  int64_t columnTiles =
+      llvm::divideCeil(sums.getSlotColumns(), config.getColumnsPerCta());
+  Index ctas = min(emitter.tokens(), config.getTokenStride()) * columnTiles;
+  Index first = emitter.cta();
+  I32 thread = emitter.thread() + -kWarpgroup;
+  Flag hasShare = first < ctas, adds = thread < threads;
+  emitter.ifThen(hasShare & adds, [&] {
+    emitter.ifThen(emitter.thread() == kWarpgroup, [&] {
+      // Signals of the first gemm do not add up to one of the second.
+      I32 signals = emitter.numCtas() * (before ? sm90::kTileIncrement : 1);
+      emitter.awaitAtLeast(signals, getCounter(emitter, sums.getAwaits()),
+                           op.getTileCounter() ? sm90::kTileIncrement : 0);
+    });
+    // The threads need not be a whole warpgroup.
+    emitter.barrierOf(emitter.warpgroup() + 1, threads)
+        ->setAttr(kBetweenPhasesAttr, b.getUnitAttr());
+    emitter.loop(
+        first, ctas, emitter.toIndex(emitter.numCtas()),
+        [&](Index cta) { emitGatherReduceOf(sums, emitter, cta, thread); });
+  });
 }
 
 /// The wait is when the first tile is found. The thread arrives in place of all

@@ -53,7 +53,8 @@ public:
   /// weights can be copied early; each role waits before it accesses anything
   /// else.
   void waitInRole();
-  /// Signals to the second gemm that the CTA's results are stored. All
+  /// Signals to the second gemm, or to the sums behind the last one, that the
+  /// CTA's results are stored, and adds the CTA's share of such sums. All
   /// consumers, after their last tile.
   void signal();
   /// All consumers: quantizes the CTA's share of the rows, signals that, and
@@ -69,6 +70,8 @@ private:
   /// One thread: polls until all CTAs have signalled the end of the phase
   /// before; with quantized rows, only the CTAs that have any.
   void awaitAll();
+  /// Consumers: waits for the results of all CTAs and adds the CTA's share.
+  void addSums(tile::GatherReduceOp sums);
 
   Sm90Gemm *before;
   tile::QuantizeOp quantization;

@@ -16,6 +16,9 @@
 #include "moec/Dialect/Moe/PrepackedFormat.h"
 #include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Schedules/Rewrites/CountIds.h"
+#include "moec/Schedules/Rewrites/FollowPhase.h"
+#include "moec/Schedules/Rewrites/JoinRouting.h"
+#include "moec/Schedules/Rewrites/JoinSums.h"
 #include "moec/Schedules/Rewrites/PermuteRows.h"
 #include "moec/Schedules/Rewrites/QuantizeInputs.h"
 #include "moec/Schedules/Rewrites/RunPhases.h"
@@ -310,7 +313,9 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
     std::string reason = quantizationIllegal(quantize, gemm, shape);
     if (!reason.empty())
       return "the kernel cannot quantize the gemm's rows: " + reason;
-  } else if (gemm.getSignals() || gemm.getAwaits()) {
+    if (gemm.getSignals())
+      return "it has 'signals', but the kernel quantizes its rows";
+  } else if (gemm.getAwaits() || (gemm.getSignals() && !getSums(gemm))) {
     if (tile.hasDynamicScheduler)
       return "dynamic_scheduler = true, but tiles of joined gemms have a fixed "
              "order";
@@ -326,7 +331,7 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
           .str();
     if (std::optional<GemmShape> other = getPartnerShape(gemm)) {
       std::string reason =
-          gemm.getSignals() ? shape.whyApart(*other) : other->whyApart(shape);
+          gemm.getAwaits() ? other->whyApart(shape) : shape.whyApart(*other);
       if (!reason.empty())
         return "two gemms cannot be joined: " + reason;
       shape.shareWith(*other);
@@ -340,19 +345,68 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
-/// `QuantizesInputs::whyApart`.
-std::string whyQuantizedApart(tile::QuantizeOp quantize, tile::GemmOp gemm,
-                              tile::LoadAttr load) {
-  if (gemm.getSignals() || gemm.getAwaits())
-    return "the gemm is already joined to another one";
+constexpr llvm::StringLiteral kTooManyTiles =
+    "there may be more tiles than the counter can count";
+
+/// Whether a counter that CTAs also signal by may overflow for the load.
+bool countsTooManyTiles(tile::GemmOp gemm, tile::LoadAttr load) {
   GemmShape shape(gemm, gemm.getConfigAttr());
   // As if all tiles had the least BLOCK_M.
   auto rows = int64_t(load.getMaxTokens() * load.getTopK());
   int64_t tiles = rows / kBlockMMultiple + shape.problem().groups;
   constexpr int64_t most = (int64_t(1) << 32) / kTileIncrement;
-  if (tiles * shape.tile().getNTiles() >= most)
-    return "there may be more tiles than the counter can count";
+  return tiles * shape.tile().getNTiles() >= most;
+}
+
+/// `QuantizesInputs::whyApart`.
+std::string whyQuantizedApart(tile::QuantizeOp quantize, tile::GemmOp gemm,
+                              tile::LoadAttr load) {
+  if (gemm.getSignals() || gemm.getAwaits())
+    return "the gemm is already joined to another one";
+  if (countsTooManyTiles(gemm, load))
+    return kTooManyTiles.str();
+  GemmShape shape(gemm, gemm.getConfigAttr());
   return declineQuantization(quantize, gemm, shape);
+}
+
+/// `JoinsSums::whyApart`.
+std::string whySumsApart(tile::GemmOp gemm, tile::GatherReduceOp sums,
+                         tile::LoadAttr load) {
+  if (getQuantization(gemm))
+    return "the kernel quantizes the gemm's rows";
+  if (gemm.getSignals())
+    return "the gemm signals already";
+  if (!gemm.takesAllGroups())
+    return "another launch computes the other groups of the gemm";
+  auto config = dyn_cast<tile::GpuGatherReduceAttr>(sums.getConfigAttr());
+  if (!config ||
+      config.getColumnsPerCta() / config.getVectorWidth() > kWarpgroup)
+    return "the sums have more threads than a warpgroup";
+  if (gemm.getTileCounter() && countsTooManyTiles(gemm, load))
+    return kTooManyTiles.str();
+  return {};
+}
+
+/// `FollowsPhase::whyApart`. Phases that the gemm awaits are its own.
+std::string whyPhasesApart(Operation *first, tile::GemmOp gemm) {
+  auto kernel = gemm->getParentOfType<tile::KernelOp>();
+  if (gemm.getAwaits() ||
+      (isa<tile::SortByExpertOp>(first) && gemm.getOffsets() &&
+       kernel.getPrivateRowsOf(gemm.getOffsets())))
+    return {};
+  return "only a gemm that it awaits, or a sort in each CTA's own memory, may "
+         "precede it in a kernel";
+}
+
+/// `FollowsSort::shrink`.
+tile::ConfigAttr dropStage(tile::GemmOp gemm) {
+  auto config = cast<tile::Sm90GemmAttr>(gemm.getConfigAttr());
+  if (config.getStages() <= kMinStages)
+    return nullptr;
+  return tile::Sm90GemmAttr::get(
+      gemm.getContext(), config.getBlockM(), config.getBlockN(),
+      config.getBlockK(), config.getStages() - 1, config.getL2Rows(),
+      config.getMapRows(), config.getNoSwapAb(), config.getDynamicScheduler());
 }
 
 /// Persistent: one CTA per SM takes tiles until none is left. Only the device
@@ -424,9 +478,9 @@ struct ModelledGemm : ScheduleWith<Base, ModelsTime, Interfaces...> {
 };
 
 struct GemmSchedule final
-    : ModelledGemm<Schedule, CountsIds, SplitsColumns, JoinsProducts,
-                   QuantizesInputs, RunsPhases, PermutesRows, SplitsLargeGroups,
-                   KnowsSpills, OrdersSums> {
+    : ModelledGemm<Schedule, CountsIds, SplitsColumns, JoinsProducts, JoinsSums,
+                   QuantizesInputs, FollowsPhase, FollowsSort, RunsPhases,
+                   PermutesRows, SplitsLargeGroups, KnowsSpills, OrdersSums> {
   GemmSchedule() : ModelledGemm("sm90.gemm", "tile.gemm") {}
   std::string whyConfigIllegal(Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {
@@ -467,6 +521,21 @@ struct GemmSchedule final
   std::string whyApart(tile::QuantizeOp quantize, tile::GemmOp product,
                        tile::LoadAttr load) const override {
     return whyQuantizedApart(quantize, product, load);
+  }
+  std::string whyApart(tile::GemmOp product, tile::GatherReduceOp sums,
+                       tile::LoadAttr load) const override {
+    return whySumsApart(product, sums, load);
+  }
+  std::optional<JoinedConfigs> follow(Operation *, Operation *,
+                                      tile::LoadAttr) const override {
+    return std::nullopt;
+  }
+  std::string whyApart(Operation *first, Operation *second,
+                       tile::LoadAttr) const override {
+    return whyPhasesApart(first, cast<tile::GemmOp>(second));
+  }
+  tile::ConfigAttr shrink(tile::GemmOp op) const override {
+    return dropStage(op);
   }
   Operation *findRunner(Operation *before, Operation *phase) const override {
     if (!cast<tile::GemmOp>(phase).getAwaits())

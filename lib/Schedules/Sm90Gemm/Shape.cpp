@@ -46,8 +46,9 @@ std::string GemmShape::whyApart(const GemmShape &other) const {
 
 tile::GemmOp sm90::getPartner(tile::GemmOp op) {
   for (auto other : op->getBlock()->getOps<tile::GemmOp>())
-    if ((op.getSignals() && other.getAwaits() == op.getSignals()) ||
-        (op.getAwaits() && other.getSignals() == op.getAwaits()))
+    if (other != op &&
+        ((op.getSignals() && other.getAwaits() == op.getSignals()) ||
+         (op.getAwaits() && other.getSignals() == op.getAwaits())))
       return other;
   return nullptr;
 }
@@ -55,6 +56,17 @@ tile::GemmOp sm90::getPartner(tile::GemmOp op) {
 tile::QuantizeOp sm90::getQuantization(tile::GemmOp op) {
   return op.getAwaits() ? dyn_cast_or_null<tile::QuantizeOp>(op->getPrevNode())
                         : nullptr;
+}
+
+tile::GatherReduceOp sm90::getSums(tile::GemmOp op) {
+  auto sums = dyn_cast_or_null<tile::GatherReduceOp>(op->getNextNode());
+  return sums && sums.getAwaits() && sums.getAwaits() == op.getSignals()
+             ? sums
+             : nullptr;
+}
+
+int64_t sm90::getTileIncrement(tile::GemmOp op) {
+  return getQuantization(op) || getSums(op) ? kTileIncrement : 1;
 }
 
 int64_t sm90::getChunkBytes(int64_t share) {

@@ -95,9 +95,10 @@ private:
 inline constexpr int64_t kRowThreads = 96;
 /// Interleaving of gate and up: 8 rows of gate, then 8 of up.
 inline constexpr int64_t kPairedRows = 8;
-/// Increment of the dynamic scheduler's counter per tile, in kernels that
-/// quantize their input rows: there, each CTA adds 1 to the same counter when
-/// its rows are quantized. Larger than the number of CTAs.
+/// Increment of the dynamic scheduler's counter per tile, in kernels whose CTAs
+/// add 1 to the same counter to signal: when their rows are quantized, or when
+/// their results are complete. With sums behind joined gemms, the increment of
+/// the second gemm's signals. Larger than the number of CTAs.
 inline constexpr int64_t kTileIncrement = int64_t(1) << 12;
 
 /// Weight prepacking. A CTA's shared memory holds a block of 64 weight rows:
@@ -134,6 +135,14 @@ tile::GemmOp getPartner(tile::GemmOp op);
 /// The quantization of the gemm's input rows at the start of its kernel; null
 /// if there is none.
 tile::QuantizeOp getQuantization(tile::GemmOp op);
+
+/// The sums of the gemm's rows behind it in its kernel, to which it signals;
+/// null if there are none.
+tile::GatherReduceOp getSums(tile::GemmOp op);
+
+/// Increment of the tile scheduler's counter per tile: `kTileIncrement` if CTAs
+/// signal by the same counter, else 1.
+int64_t getTileIncrement(tile::GemmOp op);
 
 /// Shape of a gemm with that config in its kernel. Includes what a joined gemm
 /// needs, if that has a legal config of this schedule.

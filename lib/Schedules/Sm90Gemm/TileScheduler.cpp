@@ -125,7 +125,7 @@ Value Sm90TileScheduler::counter() {
 
 void Sm90TileScheduler::draw(const Items &items, Flag draws, I32 iteration) {
   emitter.ifThen(draws, [&] {
-    int64_t increment = sm90::getQuantization(op) ? sm90::kTileIncrement : 1;
+    int64_t increment = sm90::getTileIncrement(op);
     I32 drawn = emitter.getAndAdd(emitter.i32(increment), counter());
     if (increment > 1)
       drawn = drawn / increment;

@@ -33,6 +33,10 @@ private:
     return isForced(getKernel(site.getLaunch(0))) ||
            isForced(getKernel(site.getLaunch(1)));
   }
+  /// The token count up to which gemms are joined whatever the time.
+  uint64_t getMostJoined() {
+    return static_cast<uint64_t>(getParameter("most").value_or(0));
+  }
   /// The load of the first gemm's kernel, restricted to these tokens.
   tile::LoadAttr getLoad(const RewriteSite &site, uint64_t minTokens,
                          uint64_t maxTokens);
@@ -138,9 +142,9 @@ PredictedChange JoinProducts::predict(const RewriteSite &site,
 }
 
 std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
-  if (areFixed(site))
-    return std::nullopt;
   plan::VariantOp variant = getVariant(site);
+  if (areFixed(site) || variant.getMaxTokens() <= getMostJoined())
+    return std::nullopt;
   PredictedChange change = predict(
       site, getLoad(site, variant.getMinTokens(), variant.getMaxTokens()),
       configs);
@@ -158,6 +162,10 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   if (!context.objective.hasTimes() || areFixed(site) ||
       !whyIllegal(site).empty())
     return std::nullopt;
+  if (uint64_t most = getMostJoined())
+    return variant.getMinTokens() <= most && most < variant.getMaxTokens()
+               ? std::optional(most)
+               : std::nullopt;
   auto pays = [&](int64_t last, double penalty) -> std::optional<double> {
     tile::LoadAttr load = getLoad(site, min, last);
     std::optional<JoinedConfigs> joined = chooseConfigs(site, load);

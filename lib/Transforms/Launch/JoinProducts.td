@@ -19,5 +19,7 @@ def JoinProductsRewrite : LaunchRewrite<"join-products"> {
     Gemms stay separate if `permute-rows` has permuted the first one's rows, since these are for tensor maps, which
     the first of joined gemms does not use, or if they compute only some groups (`split-large-groups`). Gemms with
     forced configs keep them, and are joined if possible.
+
+    `most`: the tokens up to which gemms are joined whatever the predicted time; a variant is split there.
   }];
 }

@@ -22,8 +22,10 @@ include "CountIds.td"
 include "JoinProducts.td"
 include "DynamicScheduler.td"
 include "QuantizeInputs.td"
+include "JoinSums.td"
 include "SplitSort.td"
 include "FuseRouting.td"
+include "JoinRouting.td"
 include "QuantizeAhead.td"
 include "SplitColumns.td"
 
@@ -35,8 +37,10 @@ defvar LaunchRewrites = [
   JoinProductsRewrite,
   DynamicSchedulerRewrite,
   QuantizeInputsRewrite,
+  JoinSumsRewrite,
   SplitSortRewrite,
   FuseRoutingRewrite,
+  JoinRoutingRewrite,
   QuantizeAheadRewrite,
   SplitColumnsRewrite
 ];

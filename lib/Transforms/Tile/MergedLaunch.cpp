@@ -15,8 +15,9 @@ using namespace moec;
 MergedLaunch::MergedLaunch(plan::LaunchOp first, plan::LaunchOp second,
                            ValueRange outs)
     : first(first), second(second), ins(first.getIns()), outs(first.getOuts()) {
-  llvm::append_range(this->outs, second.getOuts());
-  llvm::append_range(this->outs, outs);
+  for (Value out : llvm::concat<Value>(second.getOuts(), outs))
+    if (!llvm::is_contained(this->outs, out))
+      this->outs.push_back(out);
   for (Value in : second.getIns())
     if (!llvm::is_contained(ins, in) && !llvm::is_contained(this->outs, in))
       ins.push_back(in);

@@ -355,6 +355,14 @@ tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %d
 
 // -----
 
+// expected-error@+1 {{has private_rows[1] = 4; give the rows of a memref argument, or 0}}
+tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %y: memref<?x8xf32>, %tokens: i64) attributes {private_rows = array<i64: 2, 4>} {
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x8xf32>)
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %y: memref<?x8xf32>, %tokens: i64) {
   // expected-error@+1 {{has 'group_rows', but no groups; give 'offsets' too}}
   tile.gemm tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) outs(%y : memref<?x8xf32>) {group_rows = #tile.group_rows<max = 8>}
@@ -567,7 +575,7 @@ tile.kernel @ahead_of_nothing(%t: i64) attributes {form = #tile.kernel_form<ahea
 // -----
 
 tile.kernel @k(%x: memref<?x16xf32>, %w: memref<8x16xf32>, %c: memref<1xi32>, %y: memref<?x8xf32>, %tokens: i64) {
-  // expected-error@+1 {{'counter' is not an operand of 'schedule'; there are ids, signals, awaits, tile_counter}}
+  // expected-error@+1 {{'counter' is not an operand of 'schedule'; there are ids, signals, awaits, tile_counter, cleared}}
   tile.gemm tokens(%tokens) ins(%x, %w : memref<?x16xf32>, memref<8x16xf32>) schedule(counter = %c : memref<1xi32>) outs(%y : memref<?x8xf32>)
   tile.return
 }
