@@ -18,6 +18,7 @@
 #include "moec/Support/Parts.h"
 #include "moec/Support/PooledContext.h"
 #include "moec/Tools/Tools.h"
+#include "moec/Transforms/LaunchRewrites.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace moec;
@@ -101,6 +102,9 @@ int measure(const Options &options) {
     target = chooseTarget((*opened)->architecture());
   if (std::string why = options.kernels.whyNot(target); !why.empty())
     return fail(moert::invalidArgument(why));
+  if (llvm::Error error = parseRewriteParameters(options.beside).takeError())
+    return fail(moert::invalidArgument("--beside: " +
+                                       llvm::toString(std::move(error))));
 
   mlir::DialectRegistry registry;
   registerDialects(registry);

@@ -32,6 +32,8 @@ bool Options::parse(int argc, char **argv) {
           "recorded kernels.\n\n"
           "  moe-bench --json=results.json\n"
           "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
+          "  moe-bench --rows='*:1,8' --router --beside=join-products.most=8,"
+          "join-sums.always,join-routing.always\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
           "  moe-bench --tune=tuned --rows=qwen3_30b --seconds=120\n"
           "  moe-bench --fit=h100_sxm.inc --json=times.json\n"
@@ -50,6 +52,8 @@ bool Options::parse(int argc, char **argv) {
     return complain("--fit excludes --profile, --router and --tune");
   if (!fit.empty() && llvm::StringRef(device).starts_with("sim"))
     return complain("--fit needs a device with a clock; give --device=cuda");
+  if (!beside.empty() && (profile || !tune.empty() || !fit.empty()))
+    return complain("--beside excludes --profile, --tune and --fit");
   if (untimed && !profile)
     return complain("--untimed needs --profile");
   if (resume && json.empty())

@@ -33,6 +33,13 @@ struct Options : DeviceOptions {
       llvm::cl::desc(
           "Add a column of times with the router, from hidden states alone"),
       llvm::cl::cat(category)};
+  llvm::cl::list<std::string> beside{
+      "beside", llvm::cl::value_desc("rewrite.name[=value],..."),
+      llvm::cl::CommaSeparated,
+      llvm::cl::desc(
+          "Also time each layer with these parameters of rewrites, in turn "
+          "with the layer itself, as in --beside=join-sums.always"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> profile{
       "profile",
       llvm::cl::desc(

@@ -139,6 +139,13 @@ void moec::bench::printRow(const llvm::json::Object &row,
       print(row, "speedup", "{0:F3}"),
       print(row, "sustained_fraction", "{0:F3}"),
       print(row, "router_us", "{0:F1}"), print(row, "error", "{0:e1}"));
+  for (llvm::StringRef prefix : {"", "router_"})
+    if (std::optional<double> us =
+            row.getNumber(("beside_" + prefix + "us").str()))
+      os << llvm::formatv(
+          "  --beside: {0}{1:F1} us, {2:F3} of it\n",
+          prefix.empty() ? "" : "with the router ", *us,
+          *us / row.getNumber((prefix + "us").str()).value_or(NAN));
   if (std::optional<double> ratio = row.getNumber("dense_ratio"))
     os << llvm::formatv("  one expert takes all tokens: {0:F3} times the dense "
                         "product of that size\n",

@@ -147,7 +147,8 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
     for (const Row &row : left)
       give(row, llvm::json::Object{{"status", status}, {"reason", reason}});
   };
-  auto load = [&](bool withRouter, std::unique_ptr<LayerOnDevice> &to) {
+  auto load = [&](Session &session, bool withRouter,
+                  std::unique_ptr<LayerOnDevice> &to) {
     Result<ReadyLayer> compiled = compileLayer(session, layer, withRouter);
     if (!compiled) {
       fail(withRouter, "not compiled", compiled.status().message());
@@ -170,15 +171,23 @@ void RowTable::runLayer(size_t index, llvm::ArrayRef<Row> rows) {
         static_cast<double>(to->getPrepareReport().bytes) / 1e6);
   };
   std::unique_ptr<LayerOnDevice> plain, routed;
-  load(/*withRouter=*/false, plain);
+  load(session, /*withRouter=*/false, plain);
   if (!plain)
     return;
   if (options.router)
-    load(/*withRouter=*/true, routed);
+    load(session, /*withRouter=*/true, routed);
+  Session other = session;
+  llvm::append_range(other.jit.compile.set, options.beside);
+  if (!options.beside.empty())
+    load(other, /*withRouter=*/false, beside);
+  if (beside && routed)
+    load(other, /*withRouter=*/true, besideRouted);
   prepareYardstick(layer);
   for (const Row &row : left)
     if (!isOver())
       runRow(*plain, routed.get(), row);
+  beside.reset();
+  besideRouted.reset();
 }
 
 void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
@@ -259,11 +268,11 @@ Status RowTable::profileRow(LayerOnDevice &layer, LayerOnDevice *routed,
   return Status::ok();
 }
 
-Result<RowTable::RouterRuns> RowTable::checkRouter(LayerOnDevice &plain,
-                                                   LayerOnDevice &routed,
-                                                   const Row &row, int64_t sets,
-                                                   llvm::json::Object &result) {
-  RouterRuns runs;
+Result<RowTable::OtherRuns> RowTable::checkRouter(LayerOnDevice &plain,
+                                                  LayerOnDevice &routed,
+                                                  const Row &row, int64_t sets,
+                                                  llvm::json::Object &result) {
+  OtherRuns runs;
   MOEC_TRY_ASSIGN(runs.routed, RowRun::create(session, routed, row, sets, {}));
   MOEC_TRY(runs.routed->runAll());
   RowCheck check;
@@ -279,6 +288,23 @@ Result<RowTable::RouterRuns> RowTable::checkRouter(LayerOnDevice &plain,
   MOEC_TRY(runs.chosen->runAll());
   MOEC_TRY(runs.chosen->check().status());
   return runs;
+}
+
+Status RowTable::checkBeside(const RowRun &run, const Row &row,
+                             OtherRuns &others) {
+  int64_t sets = run.getNumSets();
+  auto start = [&](LayerOnDevice *layer, std::vector<Routing> routings,
+                   std::unique_ptr<RowRun> &to) -> Status {
+    if (!layer)
+      return Status::ok();
+    MOEC_TRY_ASSIGN(
+        to, RowRun::create(session, *layer, row, sets, std::move(routings)));
+    MOEC_TRY(to->runAll());
+    return to->check().status();
+  };
+  MOEC_TRY(start(beside.get(), run.getRoutings(), others.beside));
+  return others.routed ? start(besideRouted.get(), {}, others.besideRouted)
+                       : Status::ok();
 }
 
 Result<std::unique_ptr<RowRun>> RowTable::createRun(LayerOnDevice &layer,
@@ -344,9 +370,10 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   if (!routerReason.empty())
     result["router_reason"] = routerReason;
   // With the router experts are uniform, so only such rows have this column.
-  RouterRuns router;
+  OtherRuns others;
   if (routed && row.isUniform())
-    MOEC_TRY_ASSIGN(router, checkRouter(layer, *routed, row, sets, result));
+    MOEC_TRY_ASSIGN(others, checkRouter(layer, *routed, row, sets, result));
+  MOEC_TRY(checkBeside(*run, row, others));
   double floor = work.getSeconds(layer.getLayer(), ceilings) * 1e6;
   result["floor_us"] = floor;
   if (peer) {
@@ -357,12 +384,13 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   if (!session.hasClock)
     return Status::ok();
   prepareYardstick(layer.getLayer(), row, work, result);
-  MOEC_TRY(timeRow(layer, *run, router, row, work, result));
+  MOEC_TRY(timeRow(layer, *run, others, row, work, result));
   if (peer)
     result["speedup"] =
         *result.getNumber("fraction") * peer->bestUs / peer->floorUs;
   MOEC_TRY(run->checkAgain());
-  for (RowRun *other : {router.routed.get(), router.chosen.get()})
+  for (RowRun *other : {others.routed.get(), others.chosen.get(),
+                        others.beside.get(), others.besideRouted.get()})
     if (other)
       MOEC_TRY(other->checkAgain());
   return Status::ok();

@@ -30,13 +30,14 @@ private:
   void runRow(LayerOnDevice &layer, LayerOnDevice *routed, const Row &row);
   moert::Status measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
                            const Row &row, llvm::json::Object &result);
-  /// Runs of the column with the router: the layer with its router, and the
-  /// layer without it, given the router's ids and weights. Both null: no
-  /// column.
-  struct RouterRuns {
-    std::unique_ptr<RowRun> routed, chosen;
+  /// Runs in turn with the row's own, each null without its column.
+  /// `routed` and `chosen`: the layer with its router, and the layer without
+  /// it, given the router's ids and weights. `beside` and `besideRouted`: the
+  /// layer with the parameters of --beside, without and with its router.
+  struct OtherRuns {
+    std::unique_ptr<RowRun> routed, chosen, beside, besideRouted;
   };
-  moert::Status timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
+  moert::Status timeRow(LayerOnDevice &layer, RowRun &run, OtherRuns &others,
                         const Row &row, const Work &work,
                         llvm::json::Object &result);
   moert::Status sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
@@ -66,10 +67,14 @@ private:
   /// A run of the row with routings drawn for it.
   moert::Result<std::unique_ptr<RowRun>> createRun(LayerOnDevice &layer,
                                                    const Row &row);
-  moert::Result<RouterRuns> checkRouter(LayerOnDevice &plain,
-                                        LayerOnDevice &routed, const Row &row,
-                                        int64_t sets,
-                                        llvm::json::Object &result);
+  moert::Result<OtherRuns> checkRouter(LayerOnDevice &plain,
+                                       LayerOnDevice &routed, const Row &row,
+                                       int64_t sets,
+                                       llvm::json::Object &result);
+  /// Runs of the layers of --beside: with the row's routings, and, if the row
+  /// has the column of the router, with the router.
+  moert::Status checkBeside(const RowRun &run, const Row &row,
+                            OtherRuns &others);
   /// The field that marks rows measured in the current mode.
   llvm::StringRef getField() const;
   /// Whether rows are measured for the record.
@@ -100,6 +105,9 @@ private:
   bool isLost = false;
   /// Why the current layer has no column with the router.
   std::string routerReason;
+  /// The current layer with the parameters of --beside, without and with its
+  /// router; null without the option.
+  std::unique_ptr<LayerOnDevice> beside, besideRouted;
   const Row *running = nullptr;
   /// The last member, so that it is destroyed first.
   Watchdog watchdog;

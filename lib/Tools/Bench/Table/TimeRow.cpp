@@ -146,7 +146,7 @@ static void addDense(std::vector<double> observed, const Peer *peer,
   result["dense_speedup"] = dense / us * peer->bestUs / peer->denseUs;
 }
 
-Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
+Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, OtherRuns &others,
                          const Row &row, const Work &work,
                          llvm::json::Object &result) {
   /// A run, the prefix of its fields in the record, and its observations.
@@ -156,10 +156,13 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
     std::vector<double> us;
   };
   std::vector<Timed> all = {{&run, "", {}}};
-  if (router.routed) {
-    all.push_back({router.routed.get(), "router_", {}});
-    all.push_back({router.chosen.get(), "router_ids_", {}});
-  }
+  for (auto &[other, prefix] :
+       {std::pair<RowRun *, const char *>{others.routed.get(), "router_"},
+        {others.chosen.get(), "router_ids_"},
+        {others.beside.get(), "beside_"},
+        {others.besideRouted.get(), "beside_router_"}})
+    if (other)
+      all.push_back({other, prefix, {}});
   for (Timed &timed : all)
     MOEC_TRY(timed.run->capture());
   std::vector<double> torchUs, denseUs;
