@@ -59,7 +59,8 @@ public:
     func::FuncOp func = makeFunction();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
-    makePrivateMemory(body);
+    if (kernel.getPrivateRows())
+      makePrivateMemory(body);
     if (waitsFirst(runners))
       ThreadEmitter(func, kernel, body.threads).waitForLaunchBefore();
     for (Operation *phase : runners) {
