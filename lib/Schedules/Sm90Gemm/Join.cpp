@@ -93,7 +93,8 @@ Sharing getSharing(GemmShape one, const GemmShape &other,
 
 std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
   auto config = cast<tile::Sm90GemmAttr>(attr);
-  bool mapRows = second.getConfigAttr().getMapRows();
+  bool mapRows = second.getConfigAttr().getMapRows() &&
+                 !GemmProblem(second).copiesScales();
   for (int64_t stages = kMaxStages; stages >= kMinStages; --stages) {
     JoinedConfigs configs{
         with(config, config.getBlockN(), stages, /*mapRows=*/false),
@@ -165,13 +166,15 @@ std::optional<JoinedConfigs> Joiner::choose() {
 
 } // namespace
 
-std::optional<JoinedConfigs> sm90::joinGemms(tile::GemmOp first,
-                                             tile::GemmOp second,
-                                             tile::LoadAttr load, bool areFixed,
-                                             const Target &target) {
+std::optional<JoinedConfigs>
+sm90::joinGemms(tile::GemmOp first, tile::GemmOp second, tile::LoadAttr load,
+                bool areFixed, bool mayCopyScales, const Target &target) {
   JoinedConfigs given{first.getConfigAttr().withDynamicScheduler(false),
                       second.getConfigAttr().withDynamicScheduler(false)};
   if (!first.getOffsets() || !second.getOffsets() || !getDeviceRates(target))
+    return std::nullopt;
+  if (!mayCopyScales &&
+      (GemmProblem(first).copiesScales() || GemmProblem(second).copiesScales()))
     return std::nullopt;
   if (!areFixed)
     return Joiner(first, second, load, target).choose();

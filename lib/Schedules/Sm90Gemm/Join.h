@@ -15,6 +15,7 @@ namespace moec::sm90 {
 /// `JoinsProducts::join` of sm90.gemm.
 std::optional<JoinedConfigs> joinGemms(tile::GemmOp first, tile::GemmOp second,
                                        tile::LoadAttr load, bool areFixed,
+                                       bool mayCopyScales,
                                        const Target &target);
 
 } // namespace moec::sm90

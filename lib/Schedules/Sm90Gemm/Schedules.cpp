@@ -515,8 +515,9 @@ struct GemmSchedule final
   }
   std::optional<JoinedConfigs> join(tile::GemmOp first, tile::GemmOp second,
                                     tile::LoadAttr load, bool areFixed,
+                                    bool mayCopyScales,
                                     const Target &target) const override {
-    return joinGemms(first, second, load, areFixed, target);
+    return joinGemms(first, second, load, areFixed, mayCopyScales, target);
   }
   std::string whyApart(tile::QuantizeOp quantize, tile::GemmOp product,
                        tile::LoadAttr load) const override {

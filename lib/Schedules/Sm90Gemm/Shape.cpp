@@ -22,8 +22,11 @@ void GemmShape::shareWith(const GemmShape &other) {
 }
 
 std::string GemmShape::whyApart(const GemmShape &other) const {
-  if (asked.copiesScales() || other.asked.copiesScales())
-    return "the threads that copy row scales do not wait for the first gemm";
+  if (asked.copiesScales() != other.asked.copiesScales())
+    return "only one of them has scales that are copied with each k tile";
+  if (other.asked.copiesScales() && other.tiles.mapRows)
+    return "the second has map_rows = true, but the threads that copy its "
+           "scales wait for its rows; give map_rows = false";
   if (asked.isPrepacked() || other.asked.isPrepacked())
     return "each gemm with prepacked weights has its own number of scales "
            "behind the pipeline";

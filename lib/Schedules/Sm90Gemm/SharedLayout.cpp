@@ -91,7 +91,9 @@ SharedLayout::SharedLayout(const GemmProblem &problem, const TileShape &tile)
 
 void SharedLayout::shareWith(const SharedLayout &other) {
   stageBytes = std::max(stageBytes, other.stageBytes);
+  scaleBytes = std::max(scaleBytes, other.scaleBytes);
   stagingBytes = std::max(stagingBytes, other.stagingBytes);
+  sharedRows = std::max(sharedRows, other.sharedRows);
   exchangeBytes = std::max(exchangeBytes, other.exchangeBytes);
   isOneBuffer &= other.stagingBytes == 0;
 }

@@ -60,8 +60,8 @@ class SharedLayout {
 public:
   SharedLayout(const GemmProblem &problem, const TileShape &tile);
 
-  /// Grows the stages, the staging and the exchange to at least the sizes that
-  /// a joined gemm has.
+  /// Grows the stages, their scales, the staging, the exchange and the scratch
+  /// of quantization to at least the sizes that a joined gemm has.
   void shareWith(const SharedLayout &other);
 
   /// Bytes of a stage: of the weights at its beginning, of input rows of a tile

@@ -108,7 +108,9 @@ JoinProducts::chooseConfigs(const RewriteSite &site, tile::LoadAttr load) {
   auto one = getPhase<tile::GemmOp>(site.getLaunch(0));
   auto other = getPhase<tile::GemmOp>(site.getLaunch(1));
   return getSchedule(one)->as<JoinsProducts>()->join(
-      one, other, load, areFixed(site), context.target);
+      one, other, load, areFixed(site),
+      // Gemms of block fp8 have not been measured.
+      /*mayCopyScales=*/getMostJoined() > 0, context.target);
 }
 
 std::string JoinProducts::whyIllegal(const RewriteSite &site) {

@@ -20,6 +20,7 @@ def JoinProductsRewrite : LaunchRewrite<"join-products"> {
     the first of joined gemms does not use, or if they compute only some groups (`split-large-groups`). Gemms with
     forced configs keep them, and are joined if possible.
 
-    `most`: the tokens up to which gemms are joined whatever the predicted time; a variant is split there.
+    `most`: the tokens up to which gemms are joined whatever the predicted time; a variant is split there. Gemms of
+    block fp8 are joined with this parameter alone.
   }];
 }

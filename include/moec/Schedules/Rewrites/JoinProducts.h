@@ -18,11 +18,11 @@ public:
   virtual ~JoinsProducts() = default;
   /// Configs that join two gemms, which have configs of this schedule: the
   /// fastest for the load or, with `areFixed`, their present ones. Nothing if
-  /// there are none.
-  virtual std::optional<JoinedConfigs> join(tile::GemmOp first,
-                                            tile::GemmOp second,
-                                            tile::LoadAttr load, bool areFixed,
-                                            const Target &target) const = 0;
+  /// there are none, or if scales are copied with each k tile without
+  /// `mayCopyScales`.
+  virtual std::optional<JoinedConfigs>
+  join(tile::GemmOp first, tile::GemmOp second, tile::LoadAttr load,
+       bool areFixed, bool mayCopyScales, const Target &target) const = 0;
 };
 
 } // namespace moec
