@@ -238,26 +238,23 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
   size_t bytes = target.getMatrixBytes();
   // Zero on this rank: another rank adds the values.
   bool isZero = target.shard && target.shard->isZero;
+  auto fillZeros = [&](size_t index) {
+    return fill(memory, {tensor, index * bytes, bytes}, read,
+                [&](uint8_t *matrix) {
+                  std::memset(matrix, 0, bytes);
+                  return Status::ok();
+                });
+  };
   // Zeros stand for the experts that other ranks have more; they come with the
   // last of this rank's.
   bool isPadded = numOwn < numMatrices && !parts.back().empty();
   for (size_t index = numOwn; isPadded && index < numMatrices; ++index)
-    if (Status status = fill(memory, {tensor, index * bytes, bytes}, read,
-                             [&](uint8_t *matrix) {
-                               std::memset(matrix, 0, bytes);
-                               return Status::ok();
-                             });
-        !status)
+    if (Status status = fillZeros(index); !status)
       return status;
   for (size_t index = 0; index < numOwn; ++index) {
     if (request.spec && target.isStacked && index < request.expertIds.size() &&
         request.spec->holdsZeros(tensor.name, request.expertIds[index])) {
-      if (Status status = fill(memory, {tensor, index * bytes, bytes}, read,
-                               [&](uint8_t *matrix) {
-                                 std::memset(matrix, 0, bytes);
-                                 return Status::ok();
-                               });
-          !status)
+      if (Status status = fillZeros(index); !status)
         return status;
       continue;
     }
