@@ -10,10 +10,14 @@
 #include "moec/Compiler/SourceFile.h"
 #include "moec/Import/BuildLayer.h"
 #include "moert/Checkpoint.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/bit.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
+
+#include <cstring>
 
 using namespace mlir;
 using namespace moec;
@@ -30,9 +34,18 @@ static FailureOr<std::string> findConfig(StringRef folder,
   llvm::sys::path::append(path, "config.json");
   if (llvm::sys::fs::exists(path))
     return path.str().str();
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator it(folder, error), end;
+       it != end && !error; it.increment(error))
+    if (StringRef(it->path()).ends_with(".gguf")) {
+      os << folder << ": error: the folder has no config.json; to read '"
+         << llvm::sys::path::filename(it->path())
+         << "', give the file's own path\n";
+      return failure();
+    }
   os << folder
      << ": error: the folder has no config.json; give a model's folder, its "
-        "config.json, a spec (.json) or IR (.mlir)\n";
+        "config.json, a GGUF file, a spec (.json) or IR (.mlir)\n";
   return failure();
 }
 
@@ -93,6 +106,50 @@ moec::getStoredTensors(const std::string &path) {
   return tensors;
 }
 
+/// Whether each f32 of a tensor is a value of a dtype.
+static bool isExact(const moert::SafetensorsEntry &entry, DType dtype) {
+  if (entry.dtype != moert::DType::F32 || dtype == DType::F32)
+    return true;
+  for (size_t at = 0; at < entry.bytes; at += sizeof(float)) {
+    uint32_t bits;
+    std::memcpy(&bits, entry.data + at, sizeof(bits));
+    llvm::APFloat value = llvm::APFloat(llvm::bit_cast<float>(bits));
+    bool isInexact = (bits & 0xffff) != 0;
+    if (dtype == DType::F16)
+      value.convert(llvm::APFloat::IEEEhalf(),
+                    llvm::APFloat::rmNearestTiesToEven, &isInexact);
+    if (isInexact)
+      return false;
+  }
+  return true;
+}
+
+/// Opens a GGUF file, or all of a split model. Prints errors.
+static std::shared_ptr<const GgufModel> openGguf(const std::string &path,
+                                                 llvm::raw_ostream &os) {
+  moert::Result<moert::Checkpoint> opened = moert::Checkpoint::open(path);
+  if (!opened) {
+    llvm::StringRef message = opened.status().message();
+    message.consume_front(path + ": ");
+    os << path << ": error: " << message << "\n";
+    return nullptr;
+  }
+  auto checkpoint = std::make_shared<moert::Checkpoint>(std::move(*opened));
+  auto model = std::make_shared<GgufModel>();
+  model->metadata = *checkpoint->ggufMetadata();
+  for (const auto &[name, file] : checkpoint->tensors()) {
+    const moert::SafetensorsEntry &entry = **checkpoint->find(name);
+    bool isBlocks = !entry.blockType.empty();
+    model->tensors[name] = {entry.blockType,
+                            isBlocks ? std::nullopt : getDType(entry.dtype),
+                            entry.shape};
+  }
+  model->isExact = [checkpoint](StringRef name, DType dtype) {
+    return isExact(**checkpoint->find(name.str()), dtype);
+  };
+  return model;
+}
+
 FailureOr<SourceText> moec::readSource(StringRef path, SpecOverrides &overrides,
                                        llvm::raw_ostream &os) {
   std::string file = path.str();
@@ -102,15 +159,21 @@ FailureOr<SourceText> moec::readSource(StringRef path, SpecOverrides &overrides,
       return failure();
     file = std::move(*config);
   }
+  Diagnostics diagnostics(os);
+  if (StringRef(file).ends_with(".gguf")) {
+    overrides.gguf = openGguf(file, os);
+    if (!overrides.gguf)
+      return failure();
+    return writeModelConfig(*overrides.gguf, file, diagnostics);
+  }
   bool isJsonFile = StringRef(file).ends_with(".json");
   if (!isJsonFile && !StringRef(file).ends_with(".mlir") && file != "-") {
     os << file
        << ": error: unknown kind of file; expected a model's folder or its "
-          "config.json, a spec (.json), IR (.mlir), or - for JSON or IR from "
-          "standard input\n";
+          "config.json, a GGUF file, a spec (.json), IR (.mlir), or - for JSON "
+          "or IR from standard input\n";
     return failure();
   }
-  Diagnostics diagnostics(os);
   FailureOr<SourceText> text = readTextFile(
       file, isJsonFile ? json::kMaxBytes : kMaxIRBytes, diagnostics);
   if (failed(text))

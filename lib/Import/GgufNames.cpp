@@ -88,17 +88,21 @@ constexpr Block kBlocks[] = {
      {0, 4}},
 };
 
+OperandQuantization getQuantization(const Block &block) {
+  OperandQuantization weight;
+  weight.storage = block.storage;
+  weight.scale = block.scale;
+  weight.granularity = Granularity::Group;
+  weight.blockRows = 1;
+  weight.blockColumns = block.groupColumns;
+  weight.hasMinimum = block.minima.count != 0;
+  weight.hasGlobalScale = block.scale == ScaleType::E4M3;
+  return weight;
+}
+
 const Block *findBlock(const OperandQuantization &weight) {
   const auto *block = llvm::find_if(kBlocks, [&](const Block &one) {
-    OperandQuantization expected;
-    expected.storage = one.storage;
-    expected.scale = one.scale;
-    expected.granularity = Granularity::Group;
-    expected.blockRows = 1;
-    expected.blockColumns = one.groupColumns;
-    expected.hasMinimum = one.minima.count != 0;
-    expected.hasGlobalScale = one.scale == ScaleType::E4M3;
-    return weight == expected;
+    return weight == getQuantization(one);
   });
   return block == std::end(kBlocks) ? nullptr : block;
 }
@@ -144,6 +148,14 @@ constexpr Names kNames[] = {
 };
 
 } // namespace
+
+std::optional<OperandQuantization> getBlockQuantization(StringRef kind) {
+  const auto *block = llvm::find_if(
+      kBlocks, [&](const Block &one) { return one.name == kind; });
+  if (block == std::end(kBlocks))
+    return std::nullopt;
+  return getQuantization(*block);
+}
 
 std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
                                          const TensorInfo &tensor) {

@@ -17,6 +17,10 @@ namespace moec {
 std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
                                          const TensorInfo &tensor);
 
+/// The quantization of weights in blocks of this kind; none if layers do not
+/// multiply such blocks.
+std::optional<OperandQuantization> getBlockQuantization(llvm::StringRef kind);
+
 } // namespace moec
 
 #endif // MOEC_LIB_IMPORT_GGUFNAMES_H

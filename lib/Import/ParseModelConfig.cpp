@@ -15,6 +15,7 @@
 
 #include "Families/DecoderLayers.h"
 #include "Families/ReadFamily.h"
+#include "GgufLayer.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
@@ -346,6 +347,8 @@ readModel(const SourceText &text, const json::Value &document,
 
   KeyReader layerReader(config, model.getOuter(), std::nullopt);
   DecoderLayers layers(family, layerReader);
+  if (overrides.gguf)
+    layers.replace(overrides.gguf->getLayersWithExperts());
   if (diags.getNumErrors() != numErrors)
     return failure();
   std::optional<int64_t> layer =
@@ -366,14 +369,19 @@ readModel(const SourceText &text, const json::Value &document,
   if (family.capacity)
     checkCapacity(family, reader, overrides.maxTokens.value_or(spec.maxTokens));
   readConstantExperts(config, model.getOuter(), *layer, spec);
-  readQuantization(config, model.getOuter(), family, overrides, ignored, spec);
+  if (!overrides.gguf)
+    readQuantization(config, model.getOuter(), family, overrides, ignored,
+                     spec);
+  else if (diags.getNumErrors() == numErrors)
+    readGgufLayer(*overrides.gguf, family, *layer, context, spec);
   // Experts that the loader joins or multiplies have values, not codes.
   if (spec.quantization && (spec.adjugate || spec.inputFactor.value_or(1) != 1))
     config.error("quantization_config",
                  "the experts of model_type \"" + spec.modelType +
                      "\" are changed at load and cannot be quantized; convert "
                      "the checkpoint to bf16 without a quantization_config");
-  readRouterDType(family, overrides, spec);
+  if (!overrides.gguf)
+    readRouterDType(family, overrides, spec);
   spec.routing.nonfinite = getDefaultNonFinite(spec.routing);
   refuseUnreadKeys(config, family, spec, ignored);
   if (own)
@@ -434,6 +442,8 @@ getDecoderLayers(const SourceText &text, const SpecOverrides &overrides,
     return failure();
   KeyReader reader(model.getConfig(), model.getOuter(), std::nullopt);
   DecoderLayers layers(model.getFamily(), reader);
+  if (overrides.gguf)
+    layers.replace(overrides.gguf->getLayersWithExperts());
   if (diags.getNumErrors() != numErrors)
     return failure();
   if (!layers.getCount()) {

@@ -115,10 +115,11 @@ Result<SourceText> moec::capi::readText(const char *call,
   std::string path = source.path;
   bool isFolder = !source.text && llvm::sys::fs::is_directory(path);
   if (!isFolder && !llvm::StringRef(path).ends_with(".json") &&
-      !llvm::StringRef(path).ends_with(".mlir"))
+      !llvm::StringRef(path).ends_with(".mlir") &&
+      (source.text || !llvm::StringRef(path).ends_with(".gguf")))
     return invalidArgument(path + ": moejit_source.path ends with neither "
                                   ".json, for a description, nor .mlir, for "
-                                  "IR");
+                                  "IR, nor .gguf, for a file of a model");
   if (source.entry && !(overrides.entry = symbolize<Entry>(source.entry)))
     return invalidArgument("moejit_source.entry: '" +
                            std::string(source.entry) +

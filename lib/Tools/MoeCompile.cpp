@@ -279,9 +279,9 @@ int moec::moeCompileMain(int argc, char **argv) {
           "  moe-compile config.json --report=layer.html\n"
           "                                          everything, as an HTML "
           "page\n"
-          "\nThe input is a model's folder or its config.json, a spec "
-          "(docs/use/layers.md), IR (.mlir) at\nor above the requested level, "
-          "or - for JSON or IR from standard input.\n"))
+          "\nThe input is a model's folder or its config.json, a GGUF file, a "
+          "spec (docs/use/layers.md),\nIR (.mlir) at or above the requested "
+          "level, or - for JSON or IR from standard input.\n"))
     return 1;
   if (options.listModels) {
     printModels(llvm::outs());

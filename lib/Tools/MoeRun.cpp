@@ -65,12 +65,14 @@ int64_t getNumRouted(const Session &session) {
   return count ? std::max<int64_t>(*count, 1) : 1;
 }
 
-/// The file of weights: --inputs, or the folder of the given model.
+/// The file of weights: --inputs, or the folder or GGUF file of the given
+/// model.
 std::string getCheckpoint(const MoeRunOptions &options) {
-  if (!options.inputs.empty() || options.isPackage() ||
-      !llvm::sys::fs::is_directory(options.input))
-    return options.inputs;
-  return options.input;
+  llvm::StringRef input = options.input;
+  bool hasWeights =
+      input.ends_with(".gguf") ||
+      (!options.isPackage() && llvm::sys::fs::is_directory(input));
+  return options.inputs.empty() && hasWeights ? options.input : options.inputs;
 }
 
 moert::Status loadInputs(Session &session, const std::string &path,
@@ -518,13 +520,16 @@ int moec::moeRunMain(int argc, char **argv) {
           "disk\n"
           "  moe-run MODEL-FOLDER --layers=all --check   every layer with "
           "experts\n"
+          "  moe-run model.gguf --layer=3 --check        a layer of a GGUF "
+          "file\n"
           "  moe-run parallel.json --nproc=4 --check     one process per rank\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
           "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
-          "\nThe input is a model's folder or its config.json, a spec "
-          "(docs/use/layers.md), IR of any level\n(.mlir), - for JSON or IR "
-          "from standard input, or a package. Without --inputs, weights and\n"
-          "activations are generated from the seed. The exit code is 0 only "
+          "\nThe input is a model's folder or its config.json, a GGUF file, a "
+          "spec (docs/use/layers.md), IR\nof any level (.mlir), - for JSON or "
+          "IR from standard input, or a package. Without weights in\nthe input "
+          "or --inputs, they are generated from the seed, as activations are. "
+          "The exit code is 0 only "
           "if everything succeeded.\n") ||
       !options.makeSense() || !options.canWrite())
     return 1;

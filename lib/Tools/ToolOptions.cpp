@@ -74,8 +74,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     return true;
   if (input.empty())
     return complain(
-        "no input; give a model's folder or its config.json, a spec "
-        "(.json) or IR (.mlir), see --help");
+        "no input; give a model's folder or its config.json, a GGUF file, a "
+        "spec (.json) or IR (.mlir), see --help");
   llvm::SmallVector<std::string> given = getTargets();
   target = llvm::join(llvm::map_range(given, resolveTarget), ",");
   for (const std::string &name : getTargets())

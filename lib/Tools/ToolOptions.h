@@ -122,7 +122,8 @@ struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> input{
       llvm::cl::Positional,
-      llvm::cl::desc("MODEL-FOLDER|CONFIG.json|SPEC.json|FILE.mlir|-"),
+      llvm::cl::desc(
+          "MODEL-FOLDER|CONFIG.json|MODEL.gguf|SPEC.json|FILE.mlir|-"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::value_desc(getTargetChoices()),

@@ -17,8 +17,8 @@ from .hub import find_model
 from .layer import FORMS, Layer
 from .progress import Progress, Work, find_listener, say, watch
 
-#: Path of a model's config.json or folder, of a spec (docs/use/layers.md) or of IR (.mlir); the name of a model in the
-#: cache of the Hugging Face hub ("org/name"); or a spec as a dict.
+#: Path of a model's config.json, folder or GGUF file, of a spec (docs/use/layers.md) or of IR (.mlir); the name of a
+#: model in the cache of the Hugging Face hub ("org/name"); or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 _devices: dict[str, _core.Device] = {}

@@ -10,8 +10,8 @@ import re
 
 from . import _core
 
-#: The name of a model on the hub. Paths of descriptions end in .json or .mlir.
-_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)(?<!\.mlir)")
+#: The name of a model on the hub. Paths of descriptions end in .json, .mlir or .gguf.
+_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)(?<!\.mlir)(?<!\.gguf)")
 
 
 def find_cache() -> pathlib.Path:
@@ -55,9 +55,9 @@ def resolve(path: str) -> str:
 
 def find_model(path: str) -> str:
     """Returns resolve() of the path of a description. Raises NotFound, with the command that downloads a model, if there
-    is nothing of that name; names of files (.json, .mlir) are returned unchanged."""
+    is nothing of that name; names of files (.json, .mlir, .gguf) are returned unchanged."""
     found = resolve(path)
-    if found.endswith((".json", ".mlir")) or os.path.exists(found):
+    if found.endswith((".json", ".mlir", ".gguf")) or os.path.exists(found):
         return found
     if _NAME.fullmatch(path):
         raise _core.NotFound(
@@ -66,5 +66,5 @@ def find_model(path: str) -> str:
         )
     raise _core.NotFound(
         f"source: there is no file or folder {path!r}; give a model's folder, its config.json, the name of a model in "
-        'the cache of the Hugging Face hub ("org/name"), a spec (.json) or IR (.mlir)'
+        'the cache of the Hugging Face hub ("org/name"), a GGUF file, a spec (.json) or IR (.mlir)'
     )

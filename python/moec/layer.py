@@ -204,10 +204,10 @@ class Layer(_core.Layer):
         cache: bool = True,
         progress: Progress = None,
     ) -> Layer:
-        """Compiles a layer of a model on disk (config.json and safetensors) and loads its weights.
+        """Compiles a layer of a model on disk (config.json and safetensors, or a GGUF file) and loads its weights.
 
-        folder: the model's folder, or its name in the local cache of the Hugging Face hub ("org/name"), where
-            `hf download org/name` puts it.
+        folder: the model's folder or GGUF file, or its name in the local cache of the Hugging Face hub ("org/name"),
+            where `hf download org/name` puts it.
         layer: index of the decoder layer, from 0; default: the first one with experts.
         rank: with `parallel`, the rank whose weights are loaded.
         prepared: path of a file of prepared weights. If it exists, the weights are loaded from it instead of the

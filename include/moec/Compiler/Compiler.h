@@ -40,7 +40,8 @@ struct Source {
 
 /// Reads the text of a config.json or a spec (`.json`), of the config.json in a
 /// model's folder, of IR of any level (`.mlir`), or of JSON or IR on standard
-/// input (`-`). Stores the text of an hf_quant_config.json beside a JSON
+/// input (`-`); that of a `.gguf` is written from its metadata. Stores the file
+/// itself in `overrides`, or the text of an hf_quant_config.json beside a JSON
 /// description, and the tensors beside a config.json, in
 /// `overrides`. Prints errors on `os`.
 mlir::FailureOr<SourceText> readSource(llvm::StringRef path,

@@ -14,7 +14,7 @@
 #ifndef MOEC_IMPORT_IMPORT_H
 #define MOEC_IMPORT_IMPORT_H
 
-#include "moec/Import/LayerSpec.h"
+#include "moec/Import/GgufModel.h"
 #include "moec/Support/Json.h"
 
 #include <functional>
@@ -66,6 +66,9 @@ struct SpecOverrides {
   /// The model's checkpoint, if it is at hand. It tells which matrices are
   /// quantized where the configuration does not, and the router's dtype.
   std::shared_ptr<const StoredTensors> tensors;
+  /// The GGUF file that the configuration was written from (GgufModel.h). Its
+  /// tensors tell the rest.
+  std::shared_ptr<const GgufModel> gguf;
 };
 
 /// One decoder layer of a model.

@@ -101,6 +101,12 @@ void DecoderLayers::decide(std::vector<bool> flags) {
   };
 }
 
+void DecoderLayers::replace(std::vector<int64_t> layersWithExperts) {
+  decisive = [list = std::move(layersWithExperts)](int64_t index) {
+    return is_contained(list, index);
+  };
+}
+
 bool DecoderLayers::addNames(const LayerRule &rule, KeyReader &reader) {
   KeyReader::Found found = reader.find(rule.key);
   if (!found.value)

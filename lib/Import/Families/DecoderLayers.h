@@ -22,6 +22,9 @@ public:
   /// Reads the keys of the rules and reports errors.
   DecoderLayers(const Family &family, KeyReader &reader);
 
+  /// Takes the layers with experts from elsewhere, not from the rules.
+  void replace(std::vector<int64_t> layersWithExperts);
+
   /// None if the file does not state the number of layers.
   std::optional<int64_t> getCount() const { return count; }
   bool hasExperts(int64_t index) const;
