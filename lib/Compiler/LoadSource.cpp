@@ -113,11 +113,11 @@ static bool isExact(const moert::SafetensorsEntry &entry, DType dtype) {
   for (size_t at = 0; at < entry.bytes; at += sizeof(float)) {
     uint32_t bits;
     std::memcpy(&bits, entry.data + at, sizeof(bits));
-    llvm::APFloat value = llvm::APFloat(llvm::bit_cast<float>(bits));
     bool isInexact = (bits & 0xffff) != 0;
     if (dtype == DType::F16)
-      value.convert(llvm::APFloat::IEEEhalf(),
-                    llvm::APFloat::rmNearestTiesToEven, &isInexact);
+      llvm::APFloat(llvm::bit_cast<float>(bits))
+          .convert(llvm::APFloat::IEEEhalf(),
+                   llvm::APFloat::rmNearestTiesToEven, &isInexact);
     if (isInexact)
       return false;
   }
