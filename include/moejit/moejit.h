@@ -125,8 +125,8 @@ MOERT_API void moejit_compiler_free(moejit_compiler *compiler);
 \*===----------------------------------------------------------------------===*/
 
 /* The description of a layer: a model's config.json, a folder that has one, or
- * a spec (docs/use/layers.md), whose name ends with ".json", or IR, whose name
- * ends with ".mlir". */
+ * a spec (docs/use/layers.md), whose name ends with ".json"; a model's file,
+ * whose name ends with ".gguf"; or IR, whose name ends with ".mlir". */
 typedef struct moejit_source {
   /* sizeof(moejit_source), so that later versions may add fields. */
   size_t size;
