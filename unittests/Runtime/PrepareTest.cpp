@@ -173,7 +173,9 @@ TEST_F(OtherWeightTest, OfRunsAloneChangesNoPreparation) {
   bindAnew(/*isReadByPrepare=*/false);
   ASSERT_TRUE(executor->prepareWeights());
   EXPECT_EQ(scale[0], 2.0f);
-  EXPECT_EQ(executor->view("other")->data, more.data());
+  Result<TensorView> bound = executor->bound("other");
+  ASSERT_TRUE(bound);
+  EXPECT_EQ(bound->data, more.data());
 }
 
 TEST(PreparePlanTest, RefusesWhatCannotBeInPlace) {
