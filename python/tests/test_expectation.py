@@ -42,11 +42,16 @@ def test_one_rank_of_several() -> None:
     assert whole.times[0].exchange_seconds == 0
 
 
-@pytest.mark.parametrize(("gpu", "target"), [("a100", "sm_80"), ("b200", "sm_100a"), (None, "cpu")])
-def test_without_rates_there_is_work_and_no_time(gpu, target, monkeypatch) -> None:
+@pytest.mark.parametrize(("gpu", "target", "parallel"), [
+    ("a100", "sm_80", None),
+    ("b200", "sm_100a", None),
+    # Ranks share the CPU whose rates are measured.
+    (None, "cpu", {"tp": 2}),
+])
+def test_without_rates_there_is_work_and_no_time(gpu, target, parallel, monkeypatch) -> None:
     monkeypatch.setenv("MOERT_CUDA_LIBRARY", "/no/libcuda.so")
     monkeypatch.setattr("moec.compiler._devices", {})
-    expected = moec.expect(SPEC, gpu=gpu, tokens=1)
+    expected = moec.expect(SPEC, gpu=gpu, tokens=1, parallel=parallel)
     (time,) = expected.times
     assert (expected.target, expected.rates, time.seconds, time.bound) == (target, None, None, None)
     assert time.bytes > 0 and time.operations > 0 and time.workspace_bytes > 0
