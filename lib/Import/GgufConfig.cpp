@@ -353,9 +353,9 @@ void ConfigWriter::writeRouting() {
 }
 
 void ConfigWriter::writeSharedExperts() {
-  int64_t total = countRows("ffn_up_shexp.weight");
   if (!family->hasShared)
     return;
+  int64_t total = countRows("ffn_up_shexp.weight");
   const Key &key = family->sharedWidth;
   bool isWidthOfExperts =
       key.names.front() == family->intermediateSize.names.front();

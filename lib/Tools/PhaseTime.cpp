@@ -169,7 +169,7 @@ static Prediction predictOnHost(const LaunchedPhase &phase, int64_t tokens,
 /// Corrects what all configs of a range share, which the model leaves out since
 /// it changes no choice: a dependent launch starts ahead of the end of the one
 /// before it, and products take less than the model says where nothing else
-/// bounds them. Both are fitted by least squares to 108 recorded layers of an
+/// bounds them. Both are fitted by least squares to 108 recorded times of an
 /// H200 and an H100 (python/tests/test_fit.py), which were up to 41 % off
 /// without, and 11 % with them.
 static void correct(Prediction &prediction, const LaunchedPhase &phase) {

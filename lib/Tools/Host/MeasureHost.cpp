@@ -85,33 +85,27 @@ struct alignas(64) TileConfig {
 
 constexpr int kTileIterations = 2000, kTileSums = 4;
 
-[[gnu::target("amx-tile,amx-bf16")]] void runTiles(const uint64_t *, int64_t) {
-  TileConfig config;
-  _tile_loadconfig(&config);
-  _tile_zero(4);
-  _tile_zero(5);
-  for (int i = 0; i < kTileIterations; ++i) {
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_dpbf16ps(1, 4, 5);
-    _tile_dpbf16ps(2, 4, 5);
-    _tile_dpbf16ps(3, 4, 5);
-  }
+/// Numbers of tiles are part of an instruction.
+#define MOEC_MULTIPLY_TILES(MULTIPLY)                                          \
+  TileConfig config;                                                           \
+  _tile_loadconfig(&config);                                                   \
+  _tile_zero(4);                                                               \
+  _tile_zero(5);                                                               \
+  for (int i = 0; i < kTileIterations; ++i) {                                  \
+    MULTIPLY(0, 4, 5);                                                         \
+    MULTIPLY(1, 4, 5);                                                         \
+    MULTIPLY(2, 4, 5);                                                         \
+    MULTIPLY(3, 4, 5);                                                         \
+  }                                                                            \
   _tile_release();
+
+[[gnu::target("amx-tile,amx-bf16")]] void runTiles(const uint64_t *, int64_t) {
+  MOEC_MULTIPLY_TILES(_tile_dpbf16ps)
 }
 
 [[gnu::target("amx-tile,amx-int8")]] void runByteTiles(const uint64_t *,
                                                        int64_t) {
-  TileConfig config;
-  _tile_loadconfig(&config);
-  _tile_zero(4);
-  _tile_zero(5);
-  for (int i = 0; i < kTileIterations; ++i) {
-    _tile_dpbssd(0, 4, 5);
-    _tile_dpbssd(1, 4, 5);
-    _tile_dpbssd(2, 4, 5);
-    _tile_dpbssd(3, 4, 5);
-  }
-  _tile_release();
+  MOEC_MULTIPLY_TILES(_tile_dpbssd)
 }
 
 [[gnu::target("avx2")]] void readBytes(const uint64_t *args, int64_t cta) {
@@ -125,6 +119,7 @@ constexpr int kTileIterations = 2000, kTileSums = 4;
     MOEC_KEEP(each);
 }
 
+#undef MOEC_MULTIPLY_TILES
 #undef MOEC_REPEAT
 #undef MOEC_KEEP
 
