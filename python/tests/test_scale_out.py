@@ -57,7 +57,8 @@ def test_parts_run_on_the_host(tmp_path):
         assert row["dispatch"]["us"] > 0 and row["combine"]["us"] > 0
     assert {row["layer"] for row in found["layers"]["rows"]} == set(parts.LAYERS)
     for row in found["layers"]["rows"]:
-        assert row["together"]["us"] > row["exchange"]["us"] / 4 > 0 and row["one_gpu"]["us"] > 0
+        # No ratio of two times: ranks share the cores with whatever else the machine runs.
+        assert row["together"]["us"] > 0 and row["exchange"]["us"] > 0 and row["one_gpu"]["us"] > 0
 
 
 @pytest.mark.skipif("MOEC_BIN_DIR" not in os.environ, reason="needs moe-run")
