@@ -23,18 +23,17 @@ using namespace moec;
 
 namespace {
 
-/// Two cores with AMX, whose memory of 96 and 805 MB was measured
-/// (benchmarks/journal/cpu.md).
+/// Two cores with AMX (benchmarks/journal/cpu.md).
 HostRates makeRates() {
   HostRates rates;
   rates.name = "a CPU, 2 threads";
   rates.threads = 2;
-  rates.reads = {{96e6, 41.3e9}, {805e6, 25.8e9}};
-  rates.fmas = 222e9;
-  rates.pairs = 110e9;
-  rates.tiles = 3170e9;
-  rates.quads = 870e9;
-  rates.byteTiles = 6300e9;
+  rates.reads = {{67e6, 48e9}, {134e6, 35.3e9}, {268e6, 30e9}, {537e6, 26.3e9}};
+  rates.fmas = 436e9;
+  rates.pairs = 223e9;
+  rates.tiles = 6900e9;
+  rates.quads = 1800e9;
+  rates.byteTiles = 13500e9;
   rates.launchUs = 2;
   return rates;
 }
@@ -49,11 +48,12 @@ protected:
   }
 
   /// A gemm of the experts of the journal's layer, with its weight rows.
-  tile::GemmOp makeGemm(int64_t columns, int64_t k, const std::string &config) {
-    std::string x = "memref<?x" + std::to_string(k) + "xbf16>",
-                y = "memref<?x" + std::to_string(columns) + "xbf16>",
+  tile::GemmOp makeGemm(int64_t columns, int64_t k, const std::string &config,
+                        const std::string &type = "bf16") {
+    std::string x = "memref<?x" + std::to_string(k) + "x" + type + ">",
+                y = "memref<?x" + std::to_string(columns) + "x" + type + ">",
                 w = "memref<64x" + std::to_string(columns) + "x" +
-                    std::to_string(k) + "xbf16>";
+                    std::to_string(k) + "x" + type + ">";
     module = parseSourceString<ModuleOp>(
         "tile.kernel @k(%x: " + x + ", %w: " + w +
             ", %off: memref<65xi32>, %y: " + y +
@@ -67,7 +67,8 @@ protected:
   }
 
   /// The prediction for both gemms of the layer, in milliseconds.
-  double predictMs(int64_t tokens, const std::string &config) {
+  double predictMs(int64_t tokens, const std::string &config,
+                   const std::string &type = "bf16") {
     const auto *schedule =
         findSchedule(Target::cpu(16, CpuProducts::Amx), "cpu.gemm")
             ->as<PredictsHostTime>();
@@ -75,11 +76,12 @@ protected:
     double active =
         kExperts * (1 - std::pow(1 - double(kTopK) / kExperts, tokens));
     double rows = double(tokens) * kTopK, ms = 0;
-    double all = active * 3 * 1024 * 2048 * 2;
+    double elementBytes = type == "f32" ? 4 : 2;
+    double all = active * 3 * 1024 * 2048 * elementBytes;
     for (auto [columns, k] : {std::pair(2048, 2048), {2048, 1024}}) {
       double weights = double(columns) * k;
       Prediction prediction = schedule->predict(
-          makeGemm(columns, k, config), active * weights * 2,
+          makeGemm(columns, k, config, type), active * weights * elementBytes,
           2 * rows * weights, rates.getReadBytes(all), tokens, kTopK, rates);
       EXPECT_GT(prediction.us, prediction.floorUs);
       ms += prediction.us / 1e3;
@@ -93,6 +95,7 @@ protected:
 
 TEST_F(HostTimesTest, BandwidthIsInterpolated) {
   HostRates rates = makeRates();
+  rates.reads = {{96e6, 41.3e9}, {805e6, 25.8e9}};
   EXPECT_EQ(rates.getReadBytes(1e3), 41.3e9);
   EXPECT_EQ(rates.getReadBytes(96e6), 41.3e9);
   EXPECT_EQ(rates.getReadBytes(1e12), 25.8e9);
@@ -110,6 +113,12 @@ TEST_F(HostTimesTest, TimesAreNearMeasuredOnes) {
     int64_t tokens;
     double fmas, tiles;
   };
+  for (auto [tokens, measured] :
+       {std::pair(1, 6.5), {16, 63.8}, {256, 204.0}}) {
+    double ratio = predictMs(tokens, fmas, "f32") / measured;
+    EXPECT_GT(ratio, 0.85) << "f32 at " << tokens;
+    EXPECT_LT(ratio, 1.2) << "f32 at " << tokens;
+  }
   double before = 0;
   for (Row row : {Row{1, 2.2, 2.2},
                   {4, 14.2, 15.5},

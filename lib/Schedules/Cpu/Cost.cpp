@@ -27,18 +27,19 @@ using namespace moec;
 namespace {
 
 /// Coefficients, fitted on two cores of a Xeon of the generation Sapphire
-/// Rapids.
+/// Rapids. Times of instructions that are no products are in FMAs of a vector.
 struct Fit {
   /// Share of the measured bandwidth that a stream of weights reaches.
-  double streamShare = 0.9;
-  /// Share of the measured rate of AMX, with the copies of rows and of sums.
-  double tileShare = 0.4;
-  /// Instructions of a vector kernel that are none of its products, in products
-  /// of a vector: to load or to widen a vector of operands, and to decode one
-  /// and store it as f32.
-  double operandProducts = 0.25, decodeProducts = 4;
-  /// Order of the norm by which both times overlap.
-  double overlapOrder = 2;
+  double streamShare = 0.95;
+  /// Operations of tiles that take as long as one of an FMA, with the copies of
+  /// rows and of sums alone. One row needs no copies.
+  double copiedOperations = 4;
+  /// To load a vector of operands that is widened to f32, and one that is f32.
+  double widenedOperand = 1.6, floatOperand = 3.4;
+  /// To decode a vector of weights and store it as f32.
+  double decoded = 10;
+  /// Order of the norm by which both times overlap: sums have order 1.
+  double overlapOrder = 1.25;
 };
 constexpr Fit kFit;
 
@@ -89,16 +90,18 @@ double countVectorOperations(tile::GemmOp op, tile::CpuGemmAttr config,
   auto n = double(config.getRegisterColumns() * perColumn);
   auto m = config.getRegisterRows();
   bool isDecoded = cpu::decodesForFmas(op, config);
-  // Operands of a step are loaded, and bf16 is widened for FMAs.
+  bool isFloat =
+      isDecoded ||
+      cast<MemRefType>(op.getWeight().getType()).getElementType().isF32();
+  double operand = isFloat ? kFit.floatOperand : kFit.widenedOperand;
   double blocks = double(rows / m) * (double(m) + n);
   if (rows % m)
     blocks += double(rows % m) + n;
   double columns = weights / n;
-  double operations =
-      double(rows) * weights + kFit.operandProducts * columns * blocks;
+  double operations = double(rows) * weights + operand * columns * blocks;
   if (isDecoded) {
     double parts = double(llvm::divideCeil(rows, int64_t(64)));
-    operations += kFit.decodeProducts * parts * weights;
+    operations += kFit.decoded * parts * weights;
   }
   return 2 * operations;
 }
@@ -120,17 +123,20 @@ Prediction cpu::predictGemm(tile::GemmOp op, tile::CpuGemmAttr config,
   Prediction prediction;
   if (!(rate > 0))
     rate = host.fmas;
-  double computed = 0, useful = 0;
+  double seconds = 0;
   forRowCounts(op, tokens, topK, [&](int64_t rows, double groups) {
-    double own = usesTiles(config)
-                     ? 2 * double(llvm::alignTo(rows, kTileSize)) * weights
-                     : countVectorOperations(op, config, rows, weights);
-    computed += groups * own;
-    useful += groups * double(rows);
+    if (usesTiles(config)) {
+      double own = 2 * double(llvm::alignTo(rows, kTileSize)) * weights;
+      seconds += groups * own / rate;
+      if (rows > 1)
+        seconds += groups * own / (host.fmas * kFit.copiedOperations);
+    } else {
+      seconds +=
+          groups * countVectorOperations(op, config, rows, weights) / rate;
+    }
     prediction.activeGroups += groups;
   });
-  double share = usesTiles(config) ? kFit.tileShare : 1;
-  prediction.tensorUs = 1e6 * computed / (rate * share);
+  prediction.tensorUs = 1e6 * seconds;
   prediction.streamUs = 1e6 * bytes / (readBytes * kFit.streamShare);
   // The last CTA of a thread delays the launch by half of its time.
   prediction.items =

@@ -133,18 +133,21 @@ class Measurement {
 public:
   explicit Measurement(ThreadPool &pool) : pool(pool) {}
 
-  /// Seconds of a launch of `grid` CTAs: the best of several.
+  /// Seconds of a launch of `grid` CTAs: the best of at least so many. Rounds
+  /// go on until the scheduler has moved threads that woke on one core apart.
   double time(HostKernelFn kernel, const uint64_t *args, int64_t grid,
               int rounds) {
-    double best = std::numeric_limits<double>::infinity();
-    for (int round = 0; round < rounds; ++round) {
+    using Seconds = std::chrono::duration<double>;
+    constexpr Seconds least(0.03);
+    Seconds best(std::numeric_limits<double>::infinity()), all(0);
+    for (int round = 0; round < rounds || all < least; ++round) {
       auto start = std::chrono::steady_clock::now();
       pool.run(kernel, args, grid);
-      std::chrono::duration<double> took =
-          std::chrono::steady_clock::now() - start;
-      best = std::min(best, took.count());
+      Seconds took = std::chrono::steady_clock::now() - start;
+      best = std::min(best, took);
+      all += took;
     }
-    return best;
+    return best.count();
   }
 
   /// Operations per second of a kernel whose CTA has that many.
@@ -197,8 +200,7 @@ static std::vector<HostRates::Read> measureReads(Measurement &measurement) {
     return reads;
   uint64_t args[] = {reinterpret_cast<uint64_t>(pages.data)};
   for (size_t bytes = size_t(4) << 20; bytes <= mostBytes; bytes *= 2) {
-    // The smallest take too little time for one launch to show.
-    int rounds = int(std::clamp<size_t>((size_t(256) << 20) / bytes, 3, 20));
+    constexpr int rounds = 3;
     double seconds =
         measurement.time(readBytes, args, int64_t(bytes / kReadBytes), rounds);
     reads.push_back({double(bytes), double(bytes) / seconds});
