@@ -72,7 +72,7 @@ int measure(const Options &options) {
     options.complain(status.message());
     return 1;
   };
-  Result<Table> table = loadTable(options.getDataFile("rows.json"));
+  Result<Table> table = loadTable(options.getDataFile(options.table));
   if (!table)
     return fail(table.status());
   int64_t maxTokens = table->getMaxTokens();

@@ -15,7 +15,8 @@ static constexpr DeviceOptions::Words kWords = {
     "cuda|cuda:N|sim|sim:SEED",
     "Device to measure (default: cuda); sim is a simulated GPU, without a "
     "clock: rows are only checked",
-    "Folder of rows.json, peers_h200.json and yardstick.py (default: "
+    "Folder of rows.json, asked.json, peers_h200.json and yardstick.py "
+    "(default: "
     "../share/moec beside the program)",
     "List the rows and stop",
     "File of results, written after each row",
@@ -34,6 +35,7 @@ bool Options::parse(int argc, char **argv) {
           "  moe-bench --rows=qwen3_30b:1,8 --rows='dsv3*' --router\n"
           "  moe-bench --rows='*:1,8' --router --beside=join-products.most=8,"
           "join-sums.always,join-routing.always\n"
+          "  moe-bench --table=asked.json --json=asked.json\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
           "  moe-bench --tune=tuned --rows=qwen3_30b --seconds=120\n"
           "  moe-bench --fit=h100_sxm.inc --json=times.json\n"

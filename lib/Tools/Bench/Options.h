@@ -23,6 +23,12 @@ struct Options : DeviceOptions {
       llvm::cl::desc("Only these rows; names may contain * and ?; may be given "
                      "several times"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> table{
+      "table", llvm::cl::value_desc("rows.json|asked.json"),
+      llvm::cl::desc("Table of layers and rows in the data folder (default: "
+                     "rows.json); asked.json has layers that users of other "
+                     "libraries asked for"),
+      llvm::cl::init("rows.json"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> spec{
       "spec",
       llvm::cl::desc("Print the spec (docs/use/layers.md) of the first row's "
