@@ -14,7 +14,6 @@
 #include "GgmlBlocks.h"
 
 #include "ConvertElements.h"
-#include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
 #include <cstring>
@@ -225,7 +224,10 @@ constexpr GgmlBlock kBlocks[] = {
 } // namespace
 
 const GgmlBlock *moec::findGgmlBlock(llvm::StringRef name) {
-  const auto *found = llvm::find_if(
-      kBlocks, [&](const GgmlBlock &block) { return block.name == name; });
-  return found == std::end(kBlocks) ? nullptr : found;
+  for (llvm::ArrayRef<GgmlBlock> blocks :
+       {llvm::ArrayRef<GgmlBlock>(kBlocks), getGgmlGridBlocks()})
+    for (const GgmlBlock &block : blocks)
+      if (block.name == name)
+        return &block;
+  return nullptr;
 }

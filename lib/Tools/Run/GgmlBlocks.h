@@ -13,6 +13,7 @@
 #ifndef MOEC_LIB_TOOLS_RUN_GGMLBLOCKS_H
 #define MOEC_LIB_TOOLS_RUN_GGMLBLOCKS_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
@@ -27,7 +28,10 @@ struct GgmlBlock {
   void (*decode)(const uint8_t *block, float *elements);
 };
 
-/// Null for types that are not dequantized.
+/// Blocks whose codes are numbers of points of a grid.
+llvm::ArrayRef<GgmlBlock> getGgmlGridBlocks();
+
+/// Null for a type that ggml does not have.
 const GgmlBlock *findGgmlBlock(llvm::StringRef name);
 
 } // namespace moec

@@ -607,10 +607,8 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
     if (!entry.blockType.empty()) {
       const GgmlBlock *block = findGgmlBlock(entry.blockType);
       return block ? copyDecoded(part, *block, place, matrix)
-                   : fail("has blocks of " + entry.blockType +
-                          ", whose elements are indices into a table that only "
-                          "ggml has; convert the model with llama.cpp's "
-                          "'llama-quantize --allow-requantize' to q8_0 or f16");
+                   : fail("has elements of " + entry.blockType +
+                          ", expected floats or blocks of ggml");
     }
   // Bytes that stand for scales of another type are powers of two.
   if (part.use == PartUse::Scales && isFloat &&

@@ -29,10 +29,12 @@ WEIGHTS = {
 }
 #: Block types of 256 elements, and offsets of their f16 factors: of scales, and of minima.
 FACTORS = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (-2,), "IQ4_XS": (0,), "IQ4_NL": (0,),
-           "TQ1_0": (52,), "TQ2_0": (64,), "Q1_0": (0,)}
+           "TQ1_0": (52,), "TQ2_0": (64,), "Q1_0": (0,), "IQ1_S": (0,), "IQ1_M": (), "IQ2_XXS": (0,), "IQ2_XS": (0,),
+           "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,)}
 #: Block types of gate, up and down by layer, in the file of a layer that stores its weights in its dtype.
 DECODED = [("Q2_K", "Q3_K", "Q4_1"), ("IQ4_XS", "TQ1_0", "Q5_0"), ("TQ2_0", "Q1_0", "Q5_1"), ("NVFP4", "Q4_K", "IQ4_NL"),
-           ("Q5_K", "Q6_K", "MXFP4"), ("Q8_0", "Q4_0", "Q8_0")]
+           ("Q5_K", "Q6_K", "MXFP4"), ("Q8_0", "Q4_0", "Q8_0"), ("IQ1_S", "IQ2_XXS", "Q8_0"),
+           ("IQ1_M", "IQ2_XS", "Q8_0"), ("IQ2_S", "IQ3_XXS", "Q8_0"), ("IQ3_S", "Q8_0", "Q8_0")]
 
 
 def quantize(rng, matrices, kind):
@@ -45,6 +47,9 @@ def quantize(rng, matrices, kind):
         # Codes of e4m3 around 1/8.
         blocks[..., :4] = rng.integers(0x18, 0x28, blocks[..., :4].shape)
         return blocks.reshape(*matrices.shape[:-1], -1)
+    if kind.name == "IQ1_M":
+        # The f16 factor has four bits in the upper half of each other byte.
+        blocks[..., 49::2] = blocks[..., 49::2] & 15 | np.array([0, 0x80, 0x60, 0], np.uint8)
     for at in FACTORS[kind.name]:
         factor = rng.uniform(1e-4, 2e-4, blocks.shape[:-1]).astype(np.float16)[..., None].view(np.uint8)
         blocks[..., at] = factor[..., 0]
