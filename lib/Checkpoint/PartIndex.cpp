@@ -24,7 +24,8 @@ static bool isOfExperts(StringRef tensor) {
 /// Whether a part's values come from several tensors of a form.
 static bool needsOthers(const CheckpointPart &part) {
   return part.matrix || part.use == PartUse::NestedScales ||
-         part.use == PartUse::MiddleValues || part.use == PartUse::LargestScale;
+         part.use == PartUse::MiddleValues ||
+         part.use == PartUse::LeastValues || part.use == PartUse::LargestScale;
 }
 
 PartIndex::PartIndex(const LayerRequest &request) : request(request) {

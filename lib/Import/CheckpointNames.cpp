@@ -139,10 +139,24 @@ public:
       addWhole(names.norms[1]);
     else if (name == "norms.latent_out")
       addWhole(names.norms[2]);
+    if (!isOfExperts || name == "shared_experts.gate")
+      if (const StoredModules *stored = spec.findStored(name))
+        addDense(*stored->schemes.front());
     return std::move(forms);
   }
 
 private:
+  /// Replaces the forms of a dense weight by those of its quantized matrix.
+  void addDense(const QuantizationSpec &scheme) {
+    for (CheckpointForm &form : forms) {
+      StringRef module = form.front().name;
+      module.consume_back(".weight");
+      if (auto matrix =
+              makeStoredMatrix(scheme, module, {1, numRows, numColumns}))
+        form = makeStoredParts(matrix, numRows);
+    }
+  }
+
   /// Suffixes of a module's or a parameter's name: the tensors that give
   /// `projection`.
   using Suffixes = SmallVector<CheckpointPart, 4>;
@@ -349,6 +363,7 @@ private:
         forms.push_back({keep(names.fusedHalves[0]), keep(names.fusedHalves[1]),
                          "", "", isParameter});
     }
+    forms.push_back({kTogether[0], kTogether[1], kTogether[2]});
     ExpertForm stacked = {names.stacked[0], names.stacked[1], names.stacked[2]};
     stacked.isParameter = stacked.flattened = true;
     forms.push_back(stacked);
@@ -623,9 +638,9 @@ private:
       if (!scheme) {
         added.push_back(makePart(name, makeSuffix(".weight").front()));
         added.front().numRows = rows;
-      } else if (auto matrix =
-                     makeStoredMatrix(*scheme, numberName(name, spec),
-                                      {spec.numExperts, rows, numColumns})) {
+      } else if (auto matrix = makeStoredMatrix(
+                     *scheme, numberName(name, spec),
+                     {isRouted ? spec.numExperts : 1, rows, numColumns})) {
         added = makeStoredParts(matrix, rows);
       }
       for (CheckpointPart &part : added) {

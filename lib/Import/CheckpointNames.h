@@ -26,6 +26,12 @@ std::string numberName(llvm::StringRef name, const LayerSpec &spec);
 /// "experts.{e}.up_proj" becomes "experts.up_proj.{e}".
 std::string putExpertLast(llvm::StringRef alternatives);
 
+/// Modules of all experts in MLX's models: gate, up, down.
+inline constexpr llvm::StringLiteral kTogether[] = {
+    "switch_mlp.gate_proj|experts.gate_proj",
+    "switch_mlp.up_proj|experts.up_proj|switch_mlp.fc1",
+    "switch_mlp.down_proj|experts.down_proj|switch_mlp.fc2"};
+
 /// A part for the router's weight of 2 R rows becomes two of R rows each: the
 /// rounded values and what the rounding loses.
 CheckpointForm splitGate(CheckpointPart part);

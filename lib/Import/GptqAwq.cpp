@@ -152,19 +152,25 @@ readActivation(FieldReader &reader, QuantizationContext &context) {
 
 void readGptq(FieldReader &reader, QuantizationContext &context,
               QuantizationMethod &method) {
-  static constexpr StringLiteral kTool = "gptq", kPlanes = "gptq_p";
+  static constexpr StringLiteral kTool = "gptq", kPlanes = "gptq_p",
+                                 kMarlin = "marlin";
   // Two names of one key; Transformers writes both.
-  StringRef format = reader.getOneOf("format", {"gptq", "gptq_v2", kPlanes});
+  StringRef format =
+      reader.getOneOf("format", {"gptq", "gptq_v2", kPlanes, kMarlin});
   if (!reader.has("format"))
-    format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2", kPlanes});
+    format = reader.getOneOf("checkpoint_format",
+                             {"gptq", "gptq_v2", kPlanes, kMarlin});
   else if (reader.has("checkpoint_format"))
     reader.getOneOf("checkpoint_format", {format});
   Packing packing = format == kPlanes     ? Packing::GptqPlanes
+                    : format == kMarlin   ? Packing::GptqMarlin
                     : format == "gptq_v2" ? Packing::GptqV2
                                           : Packing::Gptq;
-  static constexpr int64_t ofWords[] = {2, 3, 4, 8};
-  ArrayRef<int64_t> bits =
-      packing == Packing::GptqPlanes ? ArrayRef(kPackedBits) : ofWords;
+  static constexpr int64_t ofWords[] = {2, 3, 4, 8}, ofMarlin[] = {4};
+  ArrayRef<int64_t> bits = packing == Packing::GptqPlanes
+                               ? ArrayRef(kPackedBits)
+                           : packing == Packing::GptqMarlin ? ArrayRef(ofMarlin)
+                                                            : ArrayRef(ofWords);
   Integers base = readIntegers(reader, bits);
   reader.getOneOf("pack_dtype", {"int32"});
   method.rules.setDefault(0);
@@ -174,6 +180,8 @@ void readGptq(FieldReader &reader, QuantizationContext &context,
   addQuantizedModules(reader, method);
   std::optional<OperandQuantization> activation =
       readActivation(reader, context);
+  if (packing == Packing::GptqMarlin)
+    reader.markKnown("is_marlin_format");
   refuseOtherFields(reader, kTool);
   auto getScheme = [packing, activation](const Integers &weight) {
     Scheme scheme = weight.getScheme(packing);
@@ -203,9 +211,13 @@ static Scheme readReciprocals(FieldReader &reader, const Scheme &base) {
       reader.get("group_size")->getInteger() != int64_t(-1))
     refuseValue(reader, "group_size", "-1");
   for (StringRef field : {"format", "checkpoint_format", "fmt"})
-    if (const json::Value *format = reader.get(field))
-      if (format->text != "float8_e4m3fn")
-        refuseValue(reader, field, "\"float8_e4m3fn\"", /*isRequired=*/true);
+    if (const json::Value *format = reader.get(field)) {
+      if (format->text == "float8_e5m2")
+        weight.storage = StorageType::Fp8E5M2;
+      else if (format->text != "float8_e4m3fn")
+        refuseValue(reader, field, "\"float8_e4m3fn\" or \"float8_e5m2\"",
+                    /*isRequired=*/true);
+    }
   const json::Value *semantics = reader.get("weight_scale_semantics");
   if (semantics && semantics->text != "inverse")
     refuseValue(reader, "weight_scale_semantics", "\"inverse\"",
@@ -215,7 +227,9 @@ static Scheme readReciprocals(FieldReader &reader, const Scheme &base) {
   if (reader.has("weight_scale_method")) {
     StringRef of =
         reader.getOneOf("weight_scale_method", {"row", "tensor", "block"});
+    StorageType storage = weight.storage;
     weight = makeFp8(of == "row" ? Granularity::Channel : Granularity::Tensor);
+    weight.storage = storage;
     if (of == "block")
       readBlockSize(reader, weight);
   }
@@ -240,6 +254,14 @@ void readGptqModelFp8(FieldReader &reader, QuantizationMethod &method) {
   };
 }
 
+/// Versions of AWQ's kernels, whose weights differ in their order.
+static constexpr std::pair<StringLiteral, Packing> kAwqVersions[] = {
+    {"gemm", Packing::Awq},
+    {"gemv", Packing::AwqGemv},
+    {"gemv_fast", Packing::AwqGemvFast},
+    {"llm-awq", Packing::LlmAwq},
+    {"marlin", Packing::AwqMarlin}};
+
 void readAwq(FieldReader &reader, QuantizationContext &,
              QuantizationMethod &method) {
   static constexpr int64_t bits[] = {4};
@@ -249,20 +271,27 @@ void readAwq(FieldReader &reader, QuantizationContext &,
   reader.getBoolean("zero_point", true);
   reader.getOneOf("pack_dtype", {"int32"});
   // Also written in capitals, and by GPTQModel as `checkpoint_format`.
+  Packing packing = Packing::Awq;
   for (StringRef field : {"version", "format", "checkpoint_format"})
-    if (const json::Value *version = reader.get(field))
-      if (!StringRef(version->text).equals_insensitive("gemm"))
+    if (const json::Value *version = reader.get(field)) {
+      const auto *known = llvm::find_if(kAwqVersions, [&](const auto &one) {
+        return one.first.equals_insensitive(version->text);
+      });
+      if (known != std::end(kAwqVersions))
+        packing = known->second;
+      else
         reader.error(field, reader.show(field) + " = " +
                                 describeValue(*version) +
                                 " is not supported; \"gemm\" is: quantize the "
                                 "model again with this version");
+    }
   method.rules.setDefault(0);
   const json::Value *overrides = reader.getObject("dynamic");
   if (overrides)
     addOverrides(reader, *overrides, method);
   addQuantizedModules(reader, method);
   refuseOtherFields(reader, "awq");
-  method.read = [&reader, base, overrides](int number) {
+  method.read = [&reader, base, overrides, packing](int number) {
     Integers result = base;
     if (number > 0) {
       FieldReader own = getOverride(reader, *overrides, number);
@@ -270,7 +299,7 @@ void readAwq(FieldReader &reader, QuantizationContext &,
       result.isSymmetric = result.hasColumnOrder = false;
       refuseOtherFields(own, "awq");
     }
-    return result.getScheme(Packing::Awq);
+    return result.getScheme(packing);
   };
 }
 

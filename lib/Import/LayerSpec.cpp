@@ -343,6 +343,38 @@ ArrayRef<StringLiteral> LayerSpec::getExpertWeights() const {
   return sharedExperts ? all : all.take_front(numRouted);
 }
 
+StringRef getDecodedForm(Packing packing) {
+  switch (packing) {
+  case Packing::AwqGemv:
+    return "AWQ's gemv";
+  case Packing::AwqGemvFast:
+    return "AWQ's gemv_fast";
+  case Packing::LlmAwq:
+    return "llm-awq";
+  case Packing::AwqMarlin:
+    return "AWQ's marlin";
+  case Packing::GptqMarlin:
+    return "GPTQ's marlin";
+  case Packing::Hqq:
+    return "HQQ";
+  case Packing::Gemma:
+    return "Gemma's integers";
+  case Packing::BitNet:
+  case Packing::AutoBitNet:
+    return "BitNet";
+  case Packing::Aqlm:
+    return "AQLM";
+  case Packing::ModelOptAwq:
+    return "ModelOpt's AWQ";
+  case Packing::ModelOptSvd:
+    return "ModelOpt's nvfp4 with factors";
+  case Packing::GgmlBlocks:
+    return "blocks of ggml";
+  default:
+    return "";
+  }
+}
+
 const StoredModules *LayerSpec::findStored(StringRef weight) const {
   auto found = stored.find(weight.str());
   return found != stored.end() && !found->second.schemes.empty()

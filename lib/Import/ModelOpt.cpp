@@ -23,12 +23,15 @@ namespace {
 
 constexpr StringLiteral kMethod = "modelopt";
 
+/// Bits of activations that stay in the layer's dtype.
+enum class Activations { None, OfFour, OfEight };
+
 /// One `quant_algo`.
 struct Algorithm {
   StringLiteral name;
   QuantizationSpec meaning;
-  /// Activations are quantized to 4 bits, and stay as they are.
-  bool hasActivationsOfFour = false;
+  /// Activations that are quantized and stay as they are.
+  Activations left = Activations::None;
 };
 
 ArrayRef<Algorithm> getAlgorithms() {
@@ -42,6 +45,10 @@ ArrayRef<Algorithm> getAlgorithms() {
   constexpr int64_t side = 128;
   OperandQuantization blocks = makeFp8(Granularity::Block);
   blocks.blockRows = blocks.blockColumns = side;
+  // The size of groups is that of the scales.
+  OperandQuantization int4;
+  int4.storage = StorageType::Int4;
+  int4.granularity = Granularity::Channel;
   static const Algorithm algorithms[] = {
       {"FP8",
        {makeFp8(Granularity::Tensor),
@@ -53,17 +60,25 @@ ArrayRef<Algorithm> getAlgorithms() {
       {"FP8_PB_REAL", {blocks, std::nullopt, packing}},
       {"W8A16", {makeInt8(), std::nullopt, packing}},
       {"W4A16_NVFP4", getMeaning("nvfp4", packing)},
-      {"NVFP4", getMeaning("nvfp4", packing), /*hasActivationsOfFour=*/true},
-      // A factor of the input that is not merged into the layer before is a
-      // tensor of the module, and refused by its name.
-      {"NVFP4_AWQ", getMeaning("nvfp4", packing),
-       /*hasActivationsOfFour=*/true},
+      {"NVFP4", getMeaning("nvfp4", packing), Activations::OfFour},
+      // With factors of the input in the checkpoint it is `ModelOptSvd`.
+      {"NVFP4_AWQ", getMeaning("nvfp4", packing), Activations::OfFour},
       {"W4A16_MXFP4", getMeaning("mxfp4", packing)},
-      {"MXFP4", getMeaning("mxfp4", packing), /*hasActivationsOfFour=*/true},
+      {"MXFP4", getMeaning("mxfp4", packing), Activations::OfFour},
       {"W4A8_MXFP4_FP8",
        {getMeaning("mxfp4").weight,
         makeFp8(Granularity::Tensor, /*isStatic=*/true), packing}},
       {"MXFP8", getMeaning("mxfp8", packing)},
+      {"W4A16_AWQ", {int4, std::nullopt, Packing::ModelOptAwq}},
+      {"W4A8_AWQ",
+       {int4, std::nullopt, Packing::ModelOptAwq},
+       Activations::OfEight},
+      {"NVFP4_SVD",
+       {getMeaning("nvfp4").weight, std::nullopt, Packing::ModelOptSvd},
+       Activations::OfFour},
+      {"W4A8_NVFP4_FP8",
+       {getMeaning("nvfp4").weight, std::nullopt, packing},
+       Activations::OfEight},
   };
   return algorithms;
 }
@@ -105,8 +120,14 @@ std::optional<Scheme> readAlgorithm(FieldReader &reader,
   QuantizationSpec result = algorithm->meaning;
   if (context.ignored.take(activations))
     result.activation.reset();
-  else if (algorithm->hasActivationsOfFour)
+  else if (algorithm->left == Activations::OfFour)
     keepActivations(context, reader.show(field));
+  else if (algorithm->left == Activations::OfEight)
+    context.remarks.push_back(
+        reader.show(field) +
+        " quantizes activations to 8 bits, which no target multiplies with "
+        "these weights; they stay in " +
+        stringify(context.dtype).str());
   // Group sizes must be those of the algorithm.
   int64_t columns = result.weight.granularity == Granularity::Group ||
                             result.weight.granularity == Granularity::Block

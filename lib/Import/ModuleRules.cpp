@@ -215,7 +215,8 @@ std::vector<LayerModule> LayerModules::get(StringRef weight,
     std::string listed =
         isRouted ? putExpertLast(all[projection]) : std::string();
     for (StringRef alternatives :
-         {all[projection], together, StringRef(listed)}) {
+         {all[projection], together, StringRef(listed),
+          isRouted ? StringRef(kTogether[projection]) : StringRef()}) {
       SmallVector<StringRef> names;
       alternatives.split(names, '|', -1, /*KeepEmpty=*/false);
       for (StringRef name : names) {
@@ -233,6 +234,26 @@ std::vector<LayerModule> LayerModules::get(StringRef weight,
     modules.push_back(std::move(module));
   }
   return modules;
+}
+
+std::vector<LayerModule> LayerModules::getDense() const {
+  std::vector<LayerModule> dense;
+  auto add = [&](StringRef weight, StringRef alternatives) {
+    LayerModule module{weight, 0, 0, {}};
+    SmallVector<StringRef> names;
+    alternatives.split(names, '|', -1, /*KeepEmpty=*/false);
+    for (StringRef name : names)
+      if (name.consume_back(".weight"))
+        for (const std::string &prefix : prefixes)
+          module.names.push_back(prefix + numberName(name, spec));
+    if (!module.names.empty())
+      dense.push_back(std::move(module));
+  };
+  if (spec.entry == Entry::Gate && !spec.routing.splitGate)
+    add("gate.weight", family.names.gate);
+  if (spec.sharedExperts && spec.sharedExperts->gate != SharedGate::None)
+    add("shared_experts.gate", family.names.sharedGate);
+  return dense;
 }
 
 //===----------------------------------------------------------------------===//

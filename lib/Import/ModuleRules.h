@@ -52,6 +52,9 @@ public:
   int64_t getNumExperts(llvm::StringRef weight) const;
   /// The matrices of a weight's expert: gate and up, or down.
   std::vector<LayerModule> get(llvm::StringRef weight, int64_t expert) const;
+  /// The router and the gate of shared experts, which a tool may quantize too.
+  /// Empty if names of modules do not tell.
+  std::vector<LayerModule> getDense() const;
   /// The block's prefixes in the names of modules ("model.layers.3.mlp.").
   llvm::ArrayRef<std::string> getPrefixes() const { return prefixes; }
 

@@ -42,6 +42,11 @@ enum class Role {
   /// Values of the middle code, and the scales needed to make minima of them.
   MiddleValue,
   ScaleOfMiddle,
+  /// Scales of either sign, the values of code 0, and MLX's largest magnitude
+  /// of a matrix.
+  SignedScale,
+  LeastValue,
+  LargestValue,
   /// Quantized scales, and the tensors needed to dequantize them.
   NestedScale,
   NestedValues,
@@ -120,6 +125,13 @@ ArrayRef<PackingInfo> getInfos() {
                        /*hasMiddleZeros=*/true,
                        hasZerosLessOne};
   };
+  auto makeMlx = [](Packing packing, StringLiteral biases) {
+    return PackingInfo{packing,
+                       {{Role::Weight, ".weight", kWords},
+                        {Role::SignedScale, ".scales"},
+                        {Role::LeastValue, biases},
+                        {Role::LargestValue, ".global_scale"}}};
+  };
   static const PackingInfo infos[] = {
       {Packing::Modules,
        {{Role::Weight, ".weight"},
@@ -197,6 +209,7 @@ ArrayRef<PackingInfo> getInfos() {
       {Packing::TorchAo,
        {{Role::Weight, "._weight_qdata"},
         {Role::Scale, "._weight_scale", kMaybeTiled},
+        {Role::ZeroPoint, "._weight_zero_point"},
         {Role::NoZeroPoint, "._weight_zero_point", kPlain, optional},
         {Role::GlobalScale, "._weight_per_tensor_scale"},
         {Role::InputScale, "._weight_act_per_tensor_scale"}},
@@ -207,6 +220,76 @@ ArrayRef<PackingInfo> getInfos() {
         {Role::MiddleValue, "._weight_zero_point", kTransposed},
         {Role::ScaleOfMiddle, "._weight_scale"}},
        /*hasSigns=*/true},
+      makeMlx(Packing::Mlx, ".biases"),
+      makeMlx(Packing::Metal, ".qbiases"),
+      {Packing::AwqGemv,
+       {{Role::Weight, ".qweight"},
+        {Role::NestedValues, ".qzeros"},
+        {Role::NestedValues, ".scales"}}},
+      {Packing::AwqGemvFast,
+       {{Role::Weight, ".qweight"},
+        {Role::NestedValues, ".qzeros"},
+        {Role::NestedValues, ".scales"}}},
+      {Packing::LlmAwq,
+       {{Role::Weight, ".qweight"},
+        {Role::NestedValues, ".scales"},
+        // GPTQModel's name is the second.
+        {Role::Beside, ".scaled_zeros", kPlain, optional},
+        {Role::Beside, ".qzeros", kPlain, optional}}},
+      {Packing::AwqMarlin,
+       {{Role::Weight, ".qweight"}, {Role::NestedValues, ".scales"}}},
+      {Packing::GptqMarlin,
+       {{Role::Weight, ".B"},
+        {Role::NestedValues, ".s"},
+        {Role::Beside, ".workspace", kPlain, optional}}},
+      {Packing::Hqq,
+       {{Role::Weight, ".W_q"},
+        {Role::NestedValues, ".scale"},
+        {Role::NestedValues, ".zero"},
+        {Role::Beside, ".axis", kPlain, optional},
+        {Role::Beside, ".channel_wise", kPlain, optional},
+        {Role::Beside, ".compute_dtype", kPlain, optional},
+        {Role::Beside, ".encoded_state_dict", kPlain, optional},
+        {Role::Beside, ".group_size", kPlain, optional},
+        {Role::Beside, ".nbits", kPlain, optional},
+        {Role::Beside, ".offload_meta", kPlain, optional},
+        {Role::Beside, ".optimize", kPlain, optional},
+        {Role::Beside, ".packing", kPlain, optional},
+        {Role::Beside, ".quant_scale", kPlain, optional},
+        {Role::Beside, ".quant_zero", kPlain, optional},
+        {Role::Beside, ".round_zero", kPlain, optional},
+        {Role::Beside, ".shape", kPlain, optional},
+        {Role::Beside, ".stores_quant_config", kPlain, optional},
+        {Role::Beside, ".unpack_view_dtype", kPlain, optional},
+        {Role::Beside, ".view_as_float", kPlain, optional}}},
+      {Packing::Gemma,
+       {{Role::Weight, ".weight"},
+        {Role::NestedValues, ".weight_scale"},
+        {Role::Beside, ".input_activation_scale", kPlain, optional},
+        {Role::Beside, ".output_activation_scale", kPlain, optional}}},
+      {Packing::BitNet,
+       {{Role::Weight, ".weight"}, {Role::NestedValues, ".weight_scale"}}},
+      {Packing::AutoBitNet,
+       {{Role::Weight, ".weight"}, {Role::NestedValues, ".weight_scale"}}},
+      {Packing::Aqlm,
+       {{Role::Weight, ".codes"},
+        {Role::NestedValues, ".codebooks"},
+        {Role::NestedValues, ".scales"}}},
+      {Packing::ModelOptAwq,
+       {{Role::Weight, ".weight"},
+        {Role::NestedValues, ".weight_scale"},
+        {Role::Beside, ".weight_scale_2", kPlain, optional},
+        {Role::Beside, ".pre_quant_scale", kPlain, optional},
+        {Role::Beside, ".input_scale", kPlain, optional}}},
+      {Packing::ModelOptSvd,
+       {{Role::Weight, ".weight"},
+        {Role::NestedValues, ".weight_scale"},
+        {Role::NestedValues, ".weight_scale_2"},
+        {Role::Beside, ".pre_quant_scale", kPlain, optional},
+        {Role::Beside, ".svdquant_lora_a", kPlain, optional},
+        {Role::Beside, ".svdquant_lora_b", kPlain, optional},
+        {Role::Beside, ".input_scale", kPlain, optional}}},
+      {Packing::GgmlBlocks, {{Role::Weight, ".qweight"}}},
   };
   return infos;
 }
@@ -230,7 +313,9 @@ const PackingInfo *findInfo(const QuantizationSpec &quantization) {
   return nullptr;
 }
 
-PartUse getUse(const PackedTensor &tensor, Projection projection) {
+/// `bits` are those of an element in the file.
+PartUse getUse(const PackedTensor &tensor, Projection projection,
+               int64_t bits) {
   switch (tensor.role) {
   case Role::Weight:
     return PartUse::Values;
@@ -260,6 +345,13 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
     return PartUse::MiddleValues;
   case Role::NestedScale:
     return PartUse::NestedScales;
+  case Role::LeastValue:
+    // The codes of bytes are signed in the layer.
+    return bits == 8 ? PartUse::LeastValues : PartUse::AnyScales;
+  case Role::SignedScale:
+    return PartUse::AnyScales;
+  case Role::LargestValue:
+    return PartUse::Scales;
   case Role::Beside:
   case Role::ScaleOfMiddle:
   case Role::NestedValues:
@@ -285,6 +377,8 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
     packing.wordBits = 8;
     packing.order = {1, 0};
   }
+  if (!isInteger(weight.storage) && isWeight && tensor.order.wordBits)
+    packing.wordBits = tensor.order.wordBits;
   if (!isInteger(weight.storage) || !(isWeight || isZeroPoint))
     return packing;
   constexpr uint8_t sign = 0x80, signs = 0x88;
@@ -299,7 +393,7 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
     if (isZeroPoint && info.hasZerosLessOne)
       packing.wordOffset = isDivisor ? 0x55555555 : 1;
     // Without zero points, 0 is the middle of the range.
-    if (isWeight && !weight.hasZeroPoint)
+    if (isWeight && !weight.hasZeroPoint && !weight.hasMinimum)
       packing.addend = uint8_t((bits == 4 ? 8 : 0) - (1 << (stored - 1)));
     return packing;
   }
@@ -328,6 +422,7 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
     return projection == Projection::Weight;
   case Role::Scale:
   case Role::ScaleOf127:
+  case Role::SignedScale:
   case Role::NestedScale:
   case Role::NestedValues:
     return projection == Projection::Scale;
@@ -337,11 +432,13 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
                : info.hasMiddleZeros && projection == Projection::Scale;
   case Role::MiddleValue:
   case Role::ScaleOfMiddle:
+  case Role::LeastValue:
     return projection == Projection::Minimum;
   case Role::NoZeroPoint:
     return projection == Projection::Weight &&
            !quantization.weight.hasZeroPoint;
   case Role::GlobalScale:
+  case Role::LargestValue:
     return projection == Projection::GlobalScale;
   case Role::InputScale:
     // Not used if activations are not quantized, or scaled in a call.
@@ -387,7 +484,15 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
       continue;
     CheckpointPart part;
     part.name = tensor.suffix.str();
-    part.use = getUse(tensor, projection);
+    int64_t storedBits = quantization.storedBits
+                             ? quantization.storedBits
+                             : getElementBits(weight.storage);
+    part.use = getUse(tensor, projection, storedBits);
+    if (tensor.role == Role::LeastValue && part.use == PartUse::AnyScales)
+      part.factor = -1;
+    // The product of the largest values of e4m3 and of e2m1.
+    if (tensor.role == Role::LargestValue)
+      part.factor = 1.0 / (448 * 6);
     part.transposed = tensor.order.transposed;
     part.isFlat = tensor.order.isFlat;
     part.maybeTiled = tensor.order.maybeTiled;
@@ -529,6 +634,24 @@ makeStoredMatrix(const QuantizationSpec &quantization, StringRef module,
   weightOnly.activation.reset();
   auto matrix = std::make_shared<StoredMatrix>();
   matrix->quantization = weightOnly.weight;
+  if (!getDecodedForm(quantization.packing).empty()) {
+    // Names of parameters of all experts are those of no such tool.
+    if (way)
+      return nullptr;
+    matrix->module = module.str();
+    matrix->packing = quantization.packing;
+    matrix->storedBits = quantization.storedBits;
+    matrix->storedBlocks = quantization.storedBlocks;
+    TensorInfo &elements = matrix->tensors.emplace_back();
+    CheckpointForm &form = elements.checkpointForms.emplace_back();
+    for (Projection projection : {Projection::Weight, Projection::Scale})
+      for (CheckpointPart &part : getModuleTensors(weightOnly, projection)) {
+        part.name = joinName(module, part.name);
+        form.push_back(std::move(part));
+      }
+    elements.shape = std::move(shape);
+    return matrix;
+  }
   if (hasStoredTable(quantization.packing))
     matrix->table = module.str() + ".weight.quant_map";
   matrix->tensors = getQuantizedTensors(weightOnly.weight, "", std::move(shape),

@@ -131,9 +131,13 @@ QuantizationSpec getMeaning(StringRef name, Packing packing) {
 namespace {
 
 /// Fields that list modules excluded from quantization.
-constexpr StringLiteral kExceptions[] = {
-    "modules_to_not_convert", "ignored_layers",        "ignore",
-    "exclude_modules",        "llm_int8_skip_modules", "exclude"};
+constexpr StringLiteral kExceptions[] = {"modules_to_not_convert",
+                                         "ignored_layers",
+                                         "ignore",
+                                         "exclude_modules",
+                                         "llm_int8_skip_modules",
+                                         "exclude",
+                                         "skip_modules"};
 
 /// Reads the lists of excluded modules. An entry that cannot be translated is
 /// an error.
@@ -204,9 +208,31 @@ public:
     spec.expertColumns = hasOrder("experts.w13");
     if (spec.sharedExperts)
       spec.sharedExperts->columns = hasOrder("shared_experts.w13");
+    for (const LayerModule &module : modules.getDense())
+      assignDense(module, spec);
   }
 
 private:
+  /// A router that the tool has quantized is dequantized. Only the checkpoint
+  /// tells: tools differ in whether they quantize it.
+  void assignDense(const LayerModule &module, LayerSpec &spec) {
+    ModuleRules::Choice choice = method.rules.choose(module);
+    if (choice.scheme == ModuleRules::kNotQuantized)
+      return;
+    const std::optional<Scheme> &scheme = getScheme(choice.scheme);
+    if (!scheme || !names.hasScales(module, scheme->quantization))
+      return;
+    QuantizationSpec quantization = scheme->quantization;
+    quantization.packing = names.choosePacking(module, quantization);
+    quantization.weight.scale = names.chooseScale(module, quantization);
+    context.remarks.push_back("'" + module.weight.str() +
+                              "' is quantized in the checkpoint and "
+                              "dequantized to " +
+                              stringify(spec.dtype).str() +
+                              " when it is loaded");
+    spec.stored[module.weight.str()].schemes = {quantization};
+  }
+
   /// A module's scheme; none if it is not quantized.
   struct Answer {
     std::optional<QuantizationSpec> quantization;
@@ -262,6 +288,7 @@ private:
       return {};
     QuantizationSpec quantization = scheme->quantization;
     quantization.packing = names.choosePacking(module, quantization);
+    quantization.weight.scale = names.chooseScale(module, quantization);
     if (isPlain(module, quantization)) {
       ++numPlain;
       return {};
@@ -280,6 +307,11 @@ private:
     if (hasStoredTable(quantization.packing))
       return "codes of '" + weight.str() +
              "' stand for values of a table in the checkpoint";
+    if (quantization.weight.storage == StorageType::Fp8E5M2)
+      return "no target multiplies the fp8_e5m2 of '" + weight.str() + "'";
+    if (StringRef form = getDecodedForm(quantization.packing); !form.empty())
+      return "'" + weight.str() +
+             "' is stored in a form that no kernel takes, " + form.str();
     bool isOfRouted = weight.starts_with("experts.");
     int64_t columns = weight.ends_with(".w13")
                           ? isOfRouted ? spec.getExpertWidth() : spec.hiddenSize
@@ -334,8 +366,10 @@ private:
       return;
     }
     auto describe = [](const Answer &answer) {
-      return answer.quantization ? moec::describe(*answer.quantization)
-                                 : std::string("not quantized");
+      if (!answer.quantization)
+        return std::string("not quantized");
+      StringRef form = getDecodedForm(answer.quantization->packing);
+      return form.empty() ? moec::describe(*answer.quantization) : form.str();
     };
     std::string why = isOne ? whyOne
                             : "'" + shown.front() + "' is " +
@@ -384,7 +418,9 @@ private:
 constexpr StringLiteral kSupported =
     "\"fp8\" of tensors and of blocks, \"compressed-tensors\", "
     "\"modelopt\", \"gptq\", \"awq\", \"auto-round\", \"quark\", "
-    "\"torchao\", \"bitsandbytes\" and \"mxfp4\" are";
+    "\"torchao\", \"bitsandbytes\", \"mxfp4\", \"hqq\", \"aqlm\", "
+    "\"bitnet\", \"fbgemm_fp8\", \"gemma\" and \"metal\", and the object "
+    "'quantization' of MLX, are";
 
 QuantizationSpec readFp8(FieldReader &reader) {
   reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
@@ -451,6 +487,40 @@ constexpr MethodName kMethods[] = {
     {"modelopt", readModelOpt},
     {"modelopt_fp4", readModelOpt},
     {"modelopt_mixed", readModelOpt},
+    {"metal", readMlx},
+    {"hqq", readHqq},
+    {"aqlm", readAqlm},
+    {"bitnet", readBitNet},
+    {"fbgemm_fp8", readFbgemmFp8},
+    {"gemma", readGemma},
+    {"gguf", readGptqModelGguf},
+    {"quanto", readOnLoad},
+    {"nvfp4", readOnLoad},
+};
+
+/// Methods that are not read, and what to do with their models.
+constexpr std::pair<StringLiteral, StringLiteral> kRemedies[] = {
+    {"eetq", "its weights are in the order of a kernel; quantize the model "
+             "again, as int8 with torchao or bitsandbytes"},
+    {"exl3", "its weights are paths through a trellis; take the model that it "
+             "was made of"},
+    {"fouroversix", "save the model with 'keep_master_weights', whose weights "
+                    "are not quantized, and remove 'quantization_config'"},
+    {"fp_quant", "its modules rotate their input; save the model with "
+                 "'store_master_weights', or take the model that it was made "
+                 "of"},
+    {"higgs", "its weights are rotated and in the order of a kernel; take the "
+              "model that it was made of"},
+    {"paroquant", "its modules rotate their input; take the model that it was "
+                  "made of, or its AWQ form"},
+    {"qqq", "its weights are in the order of a kernel; quantize the model "
+            "again with GPTQ and 'activation': \"w4afp8\""},
+    {"sinq", "its modules hold objects that safetensors files do not have; "
+             "take the model that it was made of"},
+    {"spqr", "its weights have sparse outliers; take the model that it was "
+             "made of"},
+    {"vptq", "its codes are vectors with outliers and permutations; take the "
+             "model that it was made of"},
 };
 
 /// Reads an object of a tool and gives the layer's modules their schemes.
@@ -471,12 +541,17 @@ void readObject(FieldReader &reader, MethodReader readMethod,
 void readStatement(FieldReader &reader, const LayerModules &modules,
                    const StoredNames &names, QuantizationContext &context,
                    LayerSpec &spec) {
-  std::optional<StringRef> name = reader.getString("quant_method");
+  bool isMlx = statesMlx(reader.getObjectValue());
+  StringRef shown = isMlx ? "bits" : "quant_method";
+  std::optional<StringRef> name =
+      isMlx ? StringRef("mlx") : reader.getString("quant_method");
   if (!name)
     return;
   for (StringRef field : {"quantization.weight", "quantization.activation"})
-    reader.getContext().origins[field] = {reader.show("quant_method"),
-                                          reader.get("quant_method")->range};
+    reader.getContext().origins[field] = {reader.show(shown),
+                                          reader.get(shown)->range};
+  if (isMlx)
+    return readObject(reader, readMlx, modules, names, context, spec);
   const auto *found = llvm::find_if(
       kMethods, [&](const MethodName &one) { return one.name == *name; });
   // The object that ModelOpt writes to hf_quant_config.json.
@@ -488,9 +563,14 @@ void readStatement(FieldReader &reader, const LayerModules &modules,
     }
   MethodReader refuse = [](FieldReader &reader, QuantizationContext &,
                            QuantizationMethod &) {
-    reader.error("quant_method",
-                 "quantization " + describeValue(*reader.get("quant_method")) +
-                     " is not supported; " + kSupported);
+    const json::Value &method = *reader.get("quant_method");
+    const auto *remedy = llvm::find_if(
+        kRemedies, [&](const auto &one) { return one.first == method.text; });
+    reader.error("quant_method", "quantization " + describeValue(method) +
+                                     " is not supported; " +
+                                     (remedy == std::end(kRemedies)
+                                          ? StringRef(kSupported)
+                                          : StringRef(remedy->second)));
   };
   readObject(reader, found == std::end(kMethods) ? refuse : found->read,
              modules, names, context, spec);
@@ -511,6 +591,9 @@ void refuseOtherStatements(FieldReader &config, QuantizationContext &context) {
     if (name == "compression_config" && value && statesSubstitution(*value))
       continue;
     if (isOff || isPlain || context.ignored.take(config.getPath(name)))
+      continue;
+    // Read as a 'quantization_config'.
+    if (name == "quantization" && statesMlx(*value))
       continue;
     if (name == "expert_dtype" &&
         (value->text == "fp4" || value->text == "fp8")) {
@@ -570,33 +653,40 @@ void readQuantization(FieldReader &config, FieldReader *outer,
                       IgnoredFields &ignored, LayerSpec &spec) {
   QuantizationContext context{spec.dtype, ignored, spec.layerIndex};
   LayerModules modules(family, spec);
-  StoredNames names(overrides.tensors ? &overrides.tensors->names : nullptr,
-                    modules);
-  StringRef field = "quantization_config";
+  StoredNames names(overrides.tensors.get(), modules);
   FieldReader *stated = nullptr;
+  StringRef statedField;
   const json::Value *statement = nullptr;
-  for (FieldReader *reader : {outer, &config}) {
-    if (!reader)
-      continue;
-    refuseOtherStatements(*reader, context);
+  auto read = [&](FieldReader *reader, StringRef field) {
     const json::Value *object = reader->get(field);
     if (!object || ignored.take(reader->getPath(field)) ||
         (statement && isSame(*statement, *object)))
-      continue;
+      return;
     if (stated)
       reader->error(field, reader->show(field) +
                                " is stated twice, here and "
                                "as " +
-                               stated->show(field) +
+                               stated->show(statedField) +
                                ", and the two differ; keep one");
     stated = reader;
+    statedField = field;
     statement = object;
     if (!reader->getObject(field))
-      continue;
+      return;
     FieldReader inner(reader->getContext(), *object,
                       reader->getPath(field) + ".", FieldReader::Null::IsAbsent,
                       &ignored);
     readStatement(inner, modules, names, context, spec);
+  };
+  for (FieldReader *reader : {outer, &config}) {
+    if (!reader)
+      continue;
+    refuseOtherStatements(*reader, context);
+    // MLX writes both, with the same content.
+    for (StringRef field : {"quantization_config", "quantization"})
+      if (const json::Value *object = reader->get(field))
+        if (field == "quantization_config" || statesMlx(*object))
+          read(reader, field);
   }
   if (!stated && !context.expertDType.empty())
     config.error(

@@ -101,7 +101,8 @@ constexpr ToolKey kModelOpt[] = {
     {"kv_cache_quant_algo"},
     {"kv_cache_scheme"},
     {"modelopt_quant_config"},
-    {"pre_quant_scale", "false"},
+    // The checkpoint tells by a tensor.
+    {"pre_quant_scale"},
     {"producer"},
 };
 

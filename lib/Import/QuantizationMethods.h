@@ -69,6 +69,28 @@ void readTorchAo(FieldReader &reader, QuantizationContext &context,
                  QuantizationMethod &method);
 void readBitsAndBytes(FieldReader &reader, QuantizationContext &context,
                       QuantizationMethod &method);
+/// The object of MLX, or of Transformers' "metal", which has the same form.
+void readMlx(FieldReader &reader, QuantizationContext &context,
+             QuantizationMethod &method);
+/// Whether an object without a method is one of MLX.
+bool statesMlx(const json::Value &value);
+void readHqq(FieldReader &reader, QuantizationContext &context,
+             QuantizationMethod &method);
+void readAqlm(FieldReader &reader, QuantizationContext &context,
+              QuantizationMethod &method);
+void readBitNet(FieldReader &reader, QuantizationContext &context,
+                QuantizationMethod &method);
+void readFbgemmFp8(FieldReader &reader, QuantizationContext &context,
+                   QuantizationMethod &method);
+void readGemma(FieldReader &reader, QuantizationContext &context,
+               QuantizationMethod &method);
+/// Blocks of ggml in safetensors files.
+void readGptqModelGguf(FieldReader &reader, QuantizationContext &context,
+                       QuantizationMethod &method);
+/// A method that quantizes weights when they are loaded: files have them as
+/// they were.
+void readOnLoad(FieldReader &reader, QuantizationContext &context,
+                QuantizationMethod &method);
 
 /// A method with one scheme for all modules that no rule names.
 void setOnlyScheme(QuantizationMethod &method, const Scheme &scheme);

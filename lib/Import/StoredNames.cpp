@@ -8,6 +8,7 @@
 #include "StoredNames.h"
 
 #include "Packings.h"
+#include "QuantizationMethods.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 
@@ -15,12 +16,12 @@ using namespace llvm;
 
 namespace moec {
 
-StoredNames::StoredNames(const std::vector<std::string> *names,
+StoredNames::StoredNames(const StoredTensors *stored,
                          const LayerModules &modules)
-    : modules(modules) {
-  if (!names)
+    : stored(stored), modules(modules) {
+  if (!stored)
     return;
-  for (StringRef name : *names)
+  for (StringRef name : stored->names)
     for (StringRef prefix : modules.getPrefixes())
       if (name.starts_with(prefix)) {
         tensors.insert(name);
@@ -28,14 +29,46 @@ StoredNames::StoredNames(const std::vector<std::string> *names,
       }
 }
 
-bool StoredNames::has(const LayerModule &module, StringRef suffix) const {
-  return llvm::any_of(module.names, [&](StringRef name) {
+SmallVector<std::string, 1> StoredNames::find(const LayerModule &module,
+                                              StringRef suffix) const {
+  SmallVector<std::string, 1> found;
+  for (StringRef name : module.names) {
     // A checkpoint may lack the model's own module.
     StringRef inModel = name;
     inModel.consume_front("model.");
-    return tensors.contains(joinName(name, suffix)) ||
-           tensors.contains(joinName(inModel, suffix));
-  });
+    for (StringRef own : {name, inModel})
+      if (tensors.contains(joinName(own, suffix)))
+        found.push_back(joinName(own, suffix));
+  }
+  return found;
+}
+
+bool StoredNames::has(const LayerModule &module, StringRef suffix) const {
+  return !find(module, suffix).empty();
+}
+
+bool StoredNames::hasScales(const LayerModule &module,
+                            const QuantizationSpec &quantization) const {
+  return llvm::any_of(
+      getModuleTensors(quantization, Projection::Scale),
+      [&](const CheckpointPart &part) { return has(module, part.name); });
+}
+
+ScaleType StoredNames::chooseScale(const LayerModule &module,
+                                   const QuantizationSpec &quantization) const {
+  constexpr StringLiteral suffix = ".scales";
+  const OperandQuantization &weight = quantization.weight;
+  bool isMlx = quantization.packing == Packing::Mlx ||
+               quantization.packing == Packing::Metal;
+  // Minima of bytes are sums.
+  bool areSums =
+      weight.storage == StorageType::Int8 && !quantization.storedBits;
+  if (!isMlx || !weight.hasMinimum || areSums || !stored || !stored->findDType)
+    return weight.scale;
+  for (StringRef name : find(module, suffix))
+    if (std::optional<DType> dtype = stored->findDType(name))
+      return getScaleType(*dtype);
+  return weight.scale;
 }
 
 bool StoredNames::isPlain(const LayerModule &module,
@@ -55,6 +88,12 @@ bool StoredNames::isPlain(const LayerModule &module,
 
 Packing StoredNames::choosePacking(const LayerModule &module,
                                    const QuantizationSpec &quantization) const {
+  // Factors of the input, or of a product of low rank, belong to a matrix.
+  if (quantization.packing == Packing::ModelOpt &&
+      quantization.weight.storage == StorageType::Fp4E2M1 &&
+      quantization.weight.hasGlobalScale &&
+      (has(module, ".pre_quant_scale") || has(module, ".svdquant_lora_a")))
+    return Packing::ModelOptSvd;
   if (quantization.packing != Packing::Unstated)
     return quantization.packing;
   QuantizationSpec stored = quantization;

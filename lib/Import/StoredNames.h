@@ -15,21 +15,32 @@
 #define MOEC_LIB_IMPORT_STOREDNAMES_H
 
 #include "ModuleRules.h"
+#include "moec/Import/Import.h"
 
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace moec {
 
 class StoredNames {
 public:
-  /// `names` is null if the checkpoint is not at hand; every answer is no then.
-  StoredNames(const std::vector<std::string> *names,
-              const LayerModules &modules);
+  /// `stored` is null if the checkpoint is not at hand; every answer is no
+  /// then.
+  StoredNames(const StoredTensors *stored, const LayerModules &modules);
 
   /// Whether the checkpoint has the module's matrix without the scales of this
   /// quantization.
   bool isPlain(const LayerModule &module,
                const QuantizationSpec &quantization) const;
+
+  /// Whether the checkpoint has the scales of the module's matrix.
+  bool hasScales(const LayerModule &module,
+                 const QuantizationSpec &quantization) const;
+
+  /// The type of the scales of MLX, which no field states: that in the
+  /// checkpoint, unless minima need more digits.
+  ScaleType chooseScale(const LayerModule &module,
+                        const QuantizationSpec &quantization) const;
 
   /// Whether a quantized matrix has another name than one that is not, so that
   /// a missing scale is no sign of an incomplete checkpoint.
@@ -48,7 +59,11 @@ public:
 
 private:
   bool has(const LayerModule &module, llvm::StringRef suffix) const;
+  /// The names in the checkpoint of a module's tensor.
+  llvm::SmallVector<std::string, 1> find(const LayerModule &module,
+                                         llvm::StringRef suffix) const;
 
+  const StoredTensors *stored;
   const LayerModules &modules;
   llvm::StringSet<> tensors;
 };

@@ -23,7 +23,7 @@ namespace moec {
 
 namespace {
 
-constexpr StringLiteral kTool = "torchao";
+constexpr StringLiteral kTorchAoTool = "torchao";
 
 /// `_type` and the object `_data` of something that torchao has written.
 struct Typed {
@@ -145,7 +145,62 @@ Scheme readInt4(FieldReader &data) {
       refuseValue(inner, "_data", "\"PLAIN\"", /*isRequired=*/true);
   }
   expect(data, "int4_choose_qparams_algorithm", "TINYGEMM");
-  refuseOtherFields(data, kTool);
+  refuseOtherFields(data, kTorchAoTool);
+  return scheme;
+}
+
+/// Integers of 1 to 8 bits that a file has as bytes, by row or in groups.
+Scheme readIntx(FieldReader &data, bool hasActivations,
+                QuantizationContext &context) {
+  Scheme scheme;
+  QuantizationSpec &result = scheme.quantization;
+  result.packing = Packing::TorchAo;
+  OperandQuantization &weight = result.weight;
+  weight.storage = StorageType::Int8;
+  StringRef of = hasActivations ? "weight_" : "";
+  std::string granularity = (of + "granularity").str();
+  weight.granularity = Granularity::Group;
+  weight.blockRows = 1;
+  weight.blockColumns = 32;
+  if (!hasActivations)
+    weight.granularity = Granularity::Channel;
+  if (const json::Value *value = data.getObject(granularity)) {
+    FieldReader inner = data.getInner(granularity, *value);
+    std::optional<Typed> typed = readTyped(inner);
+    if (typed && typed->type == "PerGroup") {
+      weight.granularity = Granularity::Group;
+      weight.blockColumns =
+          typed->data.getInteger("group_size", 1, limits::kMaxWidth);
+    } else if (typed && typed->type == "PerAxis" &&
+               typed->data.getInteger("axis", -2, 1, 0) % 2 == 0) {
+      weight.granularity = Granularity::Channel;
+    } else {
+      refuseValue(data, granularity, "PerGroup, or PerAxis of 0",
+                  /*isRequired=*/true);
+    }
+  }
+  if (weight.granularity == Granularity::Channel)
+    weight.blockRows = weight.blockColumns = 0;
+  // Bytes hold integers of fewer bits as they are.
+  data.markKnown("weight_dtype");
+  StringRef mapping = of.empty() ? "mapping_type" : "weight_mapping_type";
+  if (const json::Value *value = data.getObject(mapping)) {
+    FieldReader inner = data.getInner(mapping, *value);
+    inner.markKnown("_type");
+    weight.hasZeroPoint =
+        inner.getOneOf("_data", {"SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR",
+                                 "ASYMMETRIC"}) == "ASYMMETRIC";
+  }
+  data.markKnown((of + "scale_dtype").str());
+  expect(data, "intx_packing_format", "UNPACKED_TO_INT8");
+  data.markKnown("intx_choose_qparams_algorithm");
+  data.markKnown("act_mapping_type");
+  if (hasActivations)
+    context.remarks.push_back(data.getName() +
+                              " quantizes activations in a call; they stay "
+                              "in " +
+                              stringify(context.dtype).str());
+  refuseOtherFields(data, kTorchAoTool);
   return scheme;
 }
 
@@ -174,7 +229,7 @@ Scheme readMx(FieldReader &data, QuantizationContext &context) {
         getMeaning("mxfp8", Packing::Unstated).activation;
   else
     keepActivations(context, data.show("activation_dtype"));
-  refuseOtherFields(data, kTool);
+  refuseOtherFields(data, kTorchAoTool);
   return scheme;
 }
 
@@ -187,7 +242,7 @@ Scheme readNvfp4(FieldReader &data, bool hasActivations,
   scheme.quantization.weight.hasGlobalScale = isDynamic || step;
   if (hasActivations)
     keepActivations(context, data.show("use_dynamic_per_tensor_scale"));
-  refuseOtherFields(data, kTool);
+  refuseOtherFields(data, kTorchAoTool);
   return scheme;
 }
 
@@ -198,6 +253,10 @@ std::optional<Scheme> readConfig(FieldReader &reader,
     return std::nullopt;
   if (typed->type == "Int4WeightOnlyConfig")
     return readInt4(typed->data);
+  if (typed->type == "IntxWeightOnlyConfig" ||
+      typed->type == "Int8DynamicActivationIntxWeightConfig")
+    return readIntx(typed->data, typed->type != "IntxWeightOnlyConfig",
+                    context);
   if (typed->type == "MXDynamicActivationMXWeightConfig")
     return readMx(typed->data, context);
   if (typed->type == "NVFP4WeightOnlyConfig" ||
@@ -213,7 +272,9 @@ std::optional<Scheme> readConfig(FieldReader &reader,
             ", which is not supported; 'Float8WeightOnlyConfig', "
             "'Float8DynamicActivationFloat8WeightConfig', "
             "'Int8WeightOnlyConfig', 'Int8DynamicActivationInt8WeightConfig', "
-            "'Int4WeightOnlyConfig', 'MXDynamicActivationMXWeightConfig', "
+            "'Int4WeightOnlyConfig', 'IntxWeightOnlyConfig', "
+            "'Int8DynamicActivationIntxWeightConfig', "
+            "'MXDynamicActivationMXWeightConfig', "
             "'NVFP4WeightOnlyConfig' and "
             "'NVFP4DynamicActivationNVFP4WeightConfig' are");
     return std::nullopt;
@@ -234,7 +295,7 @@ std::optional<Scheme> readConfig(FieldReader &reader,
   expect(data, "activation_dtype", "float8_e4m3fn");
   expect(data, "act_mapping_type", "SYMMETRIC");
   expect(data, "packing_format", "PLAIN");
-  refuseOtherFields(data, kTool);
+  refuseOtherFields(data, kTorchAoTool);
   return scheme;
 }
 
@@ -273,7 +334,7 @@ static void addRules(const json::Value &byName, QuantizationMethod &method) {
 void readTorchAo(FieldReader &reader, QuantizationContext &context,
                  QuantizationMethod &method) {
   const json::Value *types = reader.getObject("quant_type");
-  refuseOtherFields(reader, kTool);
+  refuseOtherFields(reader, kTorchAoTool);
   if (!types)
     return reader.reportMissing("quant_type", "an object with \"default\"");
   FieldReader all = reader.getInner("quant_type", *types);

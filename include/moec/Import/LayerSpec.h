@@ -170,7 +170,27 @@ enum class Packing {
   BitsAndBytesInt8,      ///< `weight`, `SCB`: scales times 127
   TorchAo,               ///< `_weight_qdata`, `_weight_scale`, maybe in tiles
   TorchAoInt4,           ///< likewise transposed, `_weight_zero_point`
+  Mlx,                   ///< `weight` in words, `scales`, `biases`
+  Metal,                 ///< likewise, `qbiases`
+  // Forms that the loader decodes to the layer's dtype.
+  AwqGemv,     ///< `qweight` in words along K, `qzeros`, `scales`
+  AwqGemvFast, ///< `qweight` of four rows in 16 bits, `qzeros` of products
+  LlmAwq,      ///< likewise, `scaled_zeros`
+  AwqMarlin,   ///< `qweight` and `scales` in the order of Marlin's kernel
+  GptqMarlin,  ///< likewise, `B` and `s`
+  Hqq,         ///< `W_q`, `scale` and `zero` of numbers
+  Gemma,       ///< `weight` of 2, 4 or 8 bits, `weight_scale` of rows
+  BitNet,      ///< `weight` of three values, `weight_scale` divides
+  AutoBitNet,  ///< likewise, `weight_scale` multiplies
+  Aqlm,        ///< `codes` into `codebooks`, whose vectors are added
+  ModelOptAwq, ///< `weight`, `weight_scale`, `pre_quant_scale`
+  ModelOptSvd, ///< likewise of nvfp4, with a product of low rank
+  GgmlBlocks,  ///< `qweight` in blocks of ggml
 };
+
+/// The form's name in messages, of a packing that the loader decodes; empty for
+/// others.
+llvm::StringRef getDecodedForm(Packing packing);
 
 /// Whether codes are indices into a table that the checkpoint has. No kernel
 /// takes such a table: the loader dequantizes the weight.
@@ -213,6 +233,8 @@ struct QuantizationSpec {
   Packing packing = Packing::Unstated;
   /// Bits of a weight's element in files; 0: as many as its storage type has.
   int64_t storedBits = 0;
+  /// ggml's name of the blocks, for `Packing::GgmlBlocks`.
+  std::string storedBlocks = {};
 
   /// Compares values, not the layout in files.
   bool operator==(const QuantizationSpec &other) const {

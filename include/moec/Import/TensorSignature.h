@@ -137,6 +137,10 @@ enum class PartUse {
   /// Values that the middle code stands for, one per group, stored beside the
   /// scales. They become minima: 8 times the scale less the value.
   MiddleValues,
+  /// Values that code 0 of unsigned bytes stands for, stored beside the scales.
+  /// They become minima of signed bytes: the value and 128 times the scale,
+  /// negative.
+  LeastValues,
   // Nothing is copied; an unexpected value is refused.
   Shape,         ///< two integers: rows and columns of the matrix
   GroupOfColumn, ///< group index of each column, ascending
@@ -249,6 +253,12 @@ struct StoredMatrix {
   /// The name of the tensor with the values of the codes, with `{e}` as in
   /// CheckpointPart; empty if the type of the elements says them.
   std::string table;
+  /// The module and the form of a matrix that the loader decodes by itself:
+  /// `tensors` has the elements' shape alone, and the names of all tensors.
+  std::string module;
+  Packing packing = Packing::Unstated;
+  int64_t storedBits = 0;
+  std::string storedBlocks = {};
   /// E x rows x K for the elements, named "". Then the other tensors by the
   /// suffixes of the layer's: "_scale", "_zero_point", "_global_scale". Each
   /// has one form.

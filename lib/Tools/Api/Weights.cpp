@@ -69,10 +69,14 @@ static void adoptStorage(LayerSpec &spec, const std::string &folder,
     if (own) {
       own->packing = stored->packing;
       own->storedBits = stored->storedBits;
+      own->storedBlocks = stored->storedBlocks;
     }
     if (auto found = model->stored.find(weight); found != model->stored.end())
       spec.stored[weight] = found->second;
   };
+  for (const char *weight : {"gate.weight", "shared_experts.gate"})
+    if (auto found = model->stored.find(weight); found != model->stored.end())
+      spec.stored[weight] = found->second;
   adopt("experts.w13", spec.quantization.w13, model->quantization.w13);
   adopt("experts.w2", spec.quantization.w2, model->quantization.w2);
   if (!spec.sharedExperts || !model->sharedExperts)

@@ -17,15 +17,18 @@ using namespace moec;
 using moert::Result;
 using moert::SafetensorsEntry;
 
-/// The minima of torchao's int4: codes of two's complement stand for
-/// code * scale + value.
+/// Minima of codes that are moved: `code` is that of the layer which stands for
+/// the stored value. Torchao's int4 is two's complement in files, MLX's bytes
+/// are not.
 static Result<std::vector<float>> readMinima(moert::Checkpoint &checkpoint,
-                                             const std::string &name) {
-  constexpr float middle = 8;
-  std::string scales = llvm::StringRef(name)
-                           .drop_back(llvm::StringRef("_zero_point").size())
-                           .str() +
-                       "_scale";
+                                             const std::string &name,
+                                             bool ofMiddle) {
+  float code = ofMiddle ? 8 : -128;
+  auto [module, own] = llvm::StringRef(name).rsplit(ofMiddle ? '_' : '.');
+  std::string scales =
+      ofMiddle
+          ? module.drop_back(llvm::StringRef("_zero").size()).str() + "_scale"
+          : module.str() + ".scales";
   auto read = [&](const std::string &name) -> Result<std::vector<float>> {
     Result<const SafetensorsEntry *> entry = checkpoint.find(name);
     if (!entry)
@@ -58,19 +61,19 @@ static Result<std::vector<float>> readMinima(moert::Checkpoint &checkpoint,
         moert::printable(scales) + "' " + std::to_string(factors->size()) +
         "; both have one per group");
   for (auto [minimum, factor] : llvm::zip(*minima, *factors))
-    minimum = middle * factor - minimum;
+    minimum = code * factor - minimum;
   return minima;
 }
 
 Result<bool> moec::computeValues(moert::Checkpoint &checkpoint, PartUse use,
                                  const std::string &name,
                                  ComputedTensor &computed) {
-  bool areMinima = use == PartUse::MiddleValues;
+  bool areMinima = use == PartUse::MiddleValues || use == PartUse::LeastValues;
   if (use != PartUse::NestedScales && !areMinima)
     return false;
-  Result<std::vector<float>> found = areMinima
-                                         ? readMinima(checkpoint, name)
-                                         : readNestedScales(checkpoint, name);
+  Result<std::vector<float>> found =
+      areMinima ? readMinima(checkpoint, name, use == PartUse::MiddleValues)
+                : readNestedScales(checkpoint, name);
   if (!found)
     return found.status();
   computed.values = std::move(*found);

@@ -171,6 +171,10 @@ Status PartCopier::checkShape(const CheckpointPart &part) const {
   moert::DType dtype = part.blocks    ? moert::DType::U8
                        : part.packing ? getPackedType(part.packing)
                                       : target.dtype;
+  // Words are bits.
+  if (part.packing && dtype == moert::DType::I32 &&
+      entry.dtype == moert::DType::U32)
+    dtype = entry.dtype;
   return check(getExpectedShape(part), dtype, part.blocks.type);
 }
 
@@ -186,6 +190,7 @@ static std::optional<ScaleSign> getScaleSign(PartUse use) {
   case PartUse::AnyScales:
   case PartUse::NestedScales:
   case PartUse::MiddleValues:
+  case PartUse::LeastValues:
     return ScaleSign::Any;
   default:
     return std::nullopt;

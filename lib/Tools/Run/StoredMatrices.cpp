@@ -10,6 +10,7 @@
 #include "../../../runtime/src/support/Text.h"
 #include "ComputedTensor.h"
 #include "ConvertElements.h"
+#include "DecodeMatrix.h"
 #include "PartCopier.h"
 #include "moec/Dialect/Moe/CodeBook.h"
 #include "llvm/ADT/STLExtras.h"
@@ -223,6 +224,9 @@ moec::readStoredMatrix(moert::Checkpoint &checkpoint,
                        int64_t number, moert::DType dtype) {
   llvm::StringRef prefix = located.name;
   prefix.consume_back(located.part->getName(expert));
+  if (!getDecodedForm(located.part->matrix->packing).empty())
+    return decodeMatrix(checkpoint, prefix.str(), *located.part->matrix, expert,
+                        dtype);
   Matrix matrix(*located.part->matrix);
   if (Status status =
           matrix.read(checkpoint, prefix.str(), *located.part, expert, number);
