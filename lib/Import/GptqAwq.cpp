@@ -272,18 +272,27 @@ void readAwq(FieldReader &reader, QuantizationContext &,
   reader.getOneOf("pack_dtype", {"int32"});
   // Also written in capitals, and by GPTQModel as `checkpoint_format`.
   Packing packing = Packing::Awq;
+  StringRef stated;
   for (StringRef field : {"version", "format", "checkpoint_format"})
     if (const json::Value *version = reader.get(field)) {
       const auto *known = llvm::find_if(kAwqVersions, [&](const auto &one) {
         return one.first.equals_insensitive(version->text);
       });
-      if (known != std::end(kAwqVersions))
+      if (known != std::end(kAwqVersions) &&
+          (stated.empty() || packing == known->second)) {
         packing = known->second;
-      else
+        stated = field;
+      } else if (known != std::end(kAwqVersions)) {
+        reader.error(field, reader.show(field) + " = " +
+                                describeValue(*version) +
+                                " is another version than " +
+                                reader.show(stated) + " states; keep one");
+      } else {
         reader.error(field, reader.show(field) + " = " +
                                 describeValue(*version) +
                                 " is not supported; \"gemm\" is: quantize the "
                                 "model again with this version");
+      }
     }
   method.rules.setDefault(0);
   const json::Value *overrides = reader.getObject("dynamic");

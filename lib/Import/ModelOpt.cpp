@@ -76,9 +76,6 @@ ArrayRef<Algorithm> getAlgorithms() {
       {"NVFP4_SVD",
        {getMeaning("nvfp4").weight, std::nullopt, Packing::ModelOptSvd},
        Activations::OfFour},
-      {"W4A8_NVFP4_FP8",
-       {getMeaning("nvfp4").weight, std::nullopt, packing},
-       Activations::OfEight},
   };
   return algorithms;
 }

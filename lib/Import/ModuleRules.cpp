@@ -163,8 +163,9 @@ size_t countDigits(int64_t number) { return std::to_string(number).size(); }
 // The layer's modules
 //===----------------------------------------------------------------------===//
 
-LayerModules::LayerModules(const Family &family, const LayerSpec &spec)
-    : family(family), spec(spec) {
+LayerModules::LayerModules(const Family &family, const LayerSpec &spec,
+                           bool areMlx)
+    : family(family), spec(spec), areMlx(areMlx) {
   std::string layer = std::to_string(spec.layerIndex.value_or(0));
   // The block may have different names in the model and in the checkpoint.
   SmallVector<StringRef, 2> blocks = {family.names.block};
@@ -216,7 +217,8 @@ std::vector<LayerModule> LayerModules::get(StringRef weight,
         isRouted ? putExpertLast(all[projection]) : std::string();
     for (StringRef alternatives :
          {all[projection], together, StringRef(listed),
-          isRouted ? StringRef(kTogether[projection]) : StringRef()}) {
+          isRouted && areMlx ? StringRef(kTogether[projection])
+                             : StringRef()}) {
       SmallVector<StringRef> names;
       alternatives.split(names, '|', -1, /*KeepEmpty=*/false);
       for (StringRef name : names) {

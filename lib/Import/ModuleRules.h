@@ -44,7 +44,10 @@ struct LayerModule {
 /// The names of the modules of one layer.
 class LayerModules {
 public:
-  LayerModules(const Family &family, const LayerSpec &spec);
+  /// `areMlx`: modules have the names of MLX's models too, which lists of other
+  /// tools would match.
+  LayerModules(const Family &family, const LayerSpec &spec,
+               bool areMlx = false);
 
   /// Weights with quantizable modules, as `LayerSpec::getExpertWeights`.
   llvm::ArrayRef<llvm::StringLiteral> getWeights() const;
@@ -61,6 +64,7 @@ public:
 private:
   const Family &family;
   const LayerSpec &spec;
+  bool areMlx;
   std::vector<std::string> prefixes;
 };
 

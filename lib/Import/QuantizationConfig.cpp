@@ -652,7 +652,14 @@ void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec) {
   QuantizationContext context{spec.dtype, ignored, spec.layerIndex};
-  LayerModules modules(family, spec);
+  constexpr StringLiteral fields[] = {"quantization_config", "quantization"};
+  auto isMlx = [&](FieldReader *reader) {
+    return reader && llvm::any_of(fields, [&](StringRef field) {
+             const json::Value *object = reader->get(field);
+             return object && statesMlx(*object);
+           });
+  };
+  LayerModules modules(family, spec, isMlx(outer) || isMlx(&config));
   StoredNames names(overrides.tensors.get(), modules);
   FieldReader *stated = nullptr;
   StringRef statedField;
@@ -683,7 +690,7 @@ void readQuantization(FieldReader &config, FieldReader *outer,
       continue;
     refuseOtherStatements(*reader, context);
     // MLX writes both, with the same content.
-    for (StringRef field : {"quantization_config", "quantization"})
+    for (StringRef field : fields)
       if (const json::Value *object = reader->get(field))
         if (field == "quantization_config" || statesMlx(*object))
           read(reader, field);

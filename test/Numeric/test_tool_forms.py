@@ -3,7 +3,7 @@
 """Checkpoints of MLX, and of tools whose matrices the loader decodes.
 
 Encoders pack as the tools do, and the oracle takes what they mean from the definition of each form in float64.
-test/Frameworks/test_tool_forms.py compares the encoders with the tools themselves."""
+test/Frameworks/test_encoders.py compares the encoders with the tools themselves."""
 
 import ml_dtypes
 import numpy as np
@@ -78,7 +78,7 @@ def zeros_of(matrix, group, dtype=F16):
     return codes.reshape(matrix.shape).astype(np.uint8), scales, zeros.astype(np.uint8), meant
 
 
-def pad_groups(array, multiple=8):
+def pad_groups(array, multiple):
     return np.pad(array, ((0, 0), (0, -array.shape[1] % multiple)))
 
 
@@ -103,8 +103,8 @@ def awq_fast(zeros_name, group=32):
         codes, scales, zeros, _ = zeros_of(matrix, group)
         least = -(scales.astype(np.float32) * zeros).astype(F16)
         spread = [each.astype(np.float64).repeat(group, 1) for each in (scales, least)]
-        return {".qweight": order_fast(codes), ".scales": pad_groups(scales).T.copy(),
-                zeros_name: pad_groups(least).T.copy()}, codes * spread[0] + spread[1]  # fmt: skip
+        return {".qweight": order_fast(codes), ".scales": pad_groups(scales, 32).T.copy(),
+                zeros_name: pad_groups(least, 32).T.copy()}, codes * spread[0] + spread[1]  # fmt: skip
 
     return encode
 

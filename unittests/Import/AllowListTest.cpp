@@ -291,9 +291,9 @@ TEST(AllowList, ExceptionsThatNameWholeProducts) {
 
 TEST(AllowList, QuantizationThatIsStatedElsewhere) {
   for (const char *field :
-       {R"("quantization": {"group_size": 64, "bits": 4})",
-        R"("quant_config": {"bits": 4})", R"("load_in_4bit": true)",
-        R"("load_in_8bit": true)", R"("expert_dtype": "fp4")",
+       {R"("quantization": {"bits": 4})", R"("quant_config": {"bits": 4})",
+        R"("load_in_4bit": true)", R"("load_in_8bit": true)",
+        R"("expert_dtype": "fp4")",
         R"("compression_config": {"format": "pack-quantized"})"}) {
     std::string key =
         llvm::StringRef(field).drop_front().split('"').first.str();

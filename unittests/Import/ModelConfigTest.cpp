@@ -461,11 +461,15 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
     const char *config;
     const char *message;
   } cases[] = {
-      {R"({"quant_method": "hqq", "bits": 4})",
-       "quantization \"hqq\" is not supported; \"fp8\" of tensors and of "
+      {R"({"quant_method": "other", "bits": 4})",
+       "quantization \"other\" is not supported; \"fp8\" of tensors and of "
        "blocks, \"compressed-tensors\", \"modelopt\", \"gptq\", "
-       "\"awq\", \"auto-round\", \"quark\", \"torchao\", \"bitsandbytes\" and "
-       "\"mxfp4\" are"},
+       "\"awq\", \"auto-round\", \"quark\", \"torchao\", \"bitsandbytes\", "
+       "\"mxfp4\", \"hqq\", \"aqlm\", \"bitnet\", \"fbgemm_fp8\", \"gemma\" "
+       "and \"metal\", and the object 'quantization' of MLX, are"},
+      {R"({"quant_method": "eetq"})",
+       "its weights are in the order of a kernel; quantize the model again, as "
+       "int8 with torchao or bitsandbytes"},
       {R"({"bits": 4})",
        "'quantization_config.quant_method' is missing; it must be a string"},
       {R"({"quant_method": 8})", "must be a string, not 8"},

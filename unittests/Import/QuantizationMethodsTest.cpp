@@ -290,13 +290,19 @@ TEST(QuantizationMethods, ModelOpt) {
   EXPECT_EQ(importOk(makeModel(modelOpt(groups))).remarks.size(), 1u);
   EXPECT_EQ(read(modelOpt(groups), "bfloat16", {field}),
             getQuantization("nvfp4"));
-  expectRefused(modelOpt(R"("quant_algo": "W4A8_AWQ")"),
+  LayerSpec decoded = importOk(makeModel(modelOpt(
+      R"("quant_algo": "W4A8_AWQ", "group_size": 128, "pre_quant_scale": true)")));
+  EXPECT_FALSE(decoded.quantization);
+  EXPECT_EQ(decoded.findStored("experts.w2")->schemes.front()->packing,
+            Packing::ModelOptAwq);
+  expectRefused(modelOpt(R"("quant_algo": "W4A8")"),
                 "'quantization_config.quant_algo' must be \"FP8\", "
                 "\"FP8_PER_CHANNEL_PER_TOKEN\", \"FP8_PB_WO\", "
                 "\"FP8_BLOCK_SCALES\", \"FP8_PB_REAL\", \"W8A16\", "
                 "\"W4A16_NVFP4\", \"NVFP4\", \"NVFP4_AWQ\", "
-                "\"W4A16_MXFP4\", \"MXFP4\", \"W4A8_MXFP4_FP8\", \"MXFP8\" "
-                "or \"MIXED_PRECISION\", not \"W4A8_AWQ\"");
+                "\"W4A16_MXFP4\", \"MXFP4\", \"W4A8_MXFP4_FP8\", \"MXFP8\", "
+                "\"W4A16_AWQ\", \"W4A8_AWQ\", \"NVFP4_SVD\" "
+                "or \"MIXED_PRECISION\", not \"W4A8\"");
   EXPECT_EQ(read(modelOpt(R"("quant_algo": "MXFP8", "group_size": 32)")),
             getQuantization("mxfp8"));
   spec = read(modelOpt(R"("quant_algo": "W4A8_MXFP4_FP8", "group_size": 32)"));
@@ -378,9 +384,9 @@ TEST(QuantizationMethods, Gptq) {
   expectRefused(gptq(R"("bits": 4)"),
                 "'quantization_config.group_size' is missing");
   expectRefused(gptq(R"("bits": 4, "group_size": 128,
-                        "checkpoint_format": "marlin")"),
+                        "checkpoint_format": "bitblas")"),
                 "'quantization_config.checkpoint_format' must be \"gptq\", "
-                "\"gptq_v2\" or \"gptq_p\", not \"marlin\"");
+                "\"gptq_v2\", \"gptq_p\" or \"marlin\", not \"bitblas\"");
   expectRefused(gptq(R"("bits": 4, "group_size": 96, "desc_act": true)"),
                 "the last scale is of a part of a group of 96, and columns may "
                 "be in any order");
@@ -401,9 +407,13 @@ TEST(QuantizationMethods, Awq) {
                 "'quantization_config.bits' = 8 is not supported; 4 is");
   // Symmetric words have zero points too.
   EXPECT_EQ(read(awq(R"("bits": 4, "zero_point": false)")).weight, spec.weight);
-  expectRefused(awq(R"("bits": 4, "version": "gemv")"),
-                "'quantization_config.version' = \"gemv\" is not supported; "
+  expectRefused(awq(R"("bits": 4, "version": "bitblas")"),
+                "'quantization_config.version' = \"bitblas\" is not supported; "
                 "\"gemm\" is");
+  expectRefused(
+      awq(R"("bits": 4, "version": "gemv", "format": "gemm")"),
+      "'quantization_config.format' = \"gemm\" is another version than "
+      "'quantization_config.version' states; keep one");
 }
 
 TEST(QuantizationMethods, OrdersOfColumns) {
@@ -736,9 +746,12 @@ TEST(QuantizationMethods, TorchAo) {
                         R"("int4_packing_format": {"_type": "Int4PackingFormat",
                  "_data": "PRESHUFFLED"})"),
                 "= \"PRESHUFFLED\" is not supported");
-  expectRefused(torchao("Int8DynamicActivationIntxWeightConfig", ""),
-                "is Int8DynamicActivationIntxWeightConfig, which is not "
-                "supported; 'Float8WeightOnlyConfig', ");
+  QuantizationSpec bytes =
+      read(torchao("Int8DynamicActivationIntxWeightConfig", ""));
+  EXPECT_EQ(bytes.weight, makeIntegers(StorageType::Int8, 32, ScaleType::F32));
+  expectRefused(torchao("UIntXWeightOnlyConfig", ""),
+                "is UIntXWeightOnlyConfig, which is not supported; "
+                "'Float8WeightOnlyConfig', ");
   expectRefused(torchao("Float8WeightOnlyConfig",
                         R"("granularity": {"_type": "PerAxis", "_data": {}})"),
                 "granularity");
@@ -802,8 +815,7 @@ TEST(QuantizationMethods, Fp8OfGptqModel) {
 
 // Forms of NVFP4 whose files have more tensors.
 TEST(QuantizationMethods, OtherFormsOfNvfp4AreRefusedByName) {
-  for (const std::string name :
-       {"NVFP4_SVD", "W4A8_NVFP4_FP8", "NVFP4_PER_TOKEN"})
+  for (const std::string name : {"W4A8_NVFP4_FP8", "NVFP4_PER_TOKEN"})
     expectRefused(R"("quant_method": "modelopt", "quant_algo": ")" + name +
                       "\"",
                   "not \"" + name + "\"");

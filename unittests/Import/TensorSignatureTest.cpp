@@ -279,7 +279,11 @@ TEST(TensorSignature, FusedTensorsAreTransposed) {
                    "experts.gate_proj.{e}.weight@0+2*32 & "
                    "experts.up_proj.{e}.weight@1+2*32",
                    "experts.gate_proj@0+2*32T & experts.up_proj@1+2*32T",
-                   "experts.gate_up_proj@0+1*64T"}));
+                   "experts.gate_up_proj@0+1*64T",
+                   "switch_mlp.gate_proj.weight@0+2*32 & "
+                   "switch_mlp.up_proj.weight@1+2*32",
+                   "experts.gate_proj.weight@0+2*32 & "
+                   "experts.up_proj.weight@1+2*32"}));
   EXPECT_EQ(describeForms(spec, "experts.w13_bias"),
             (Lines{"experts.{e}.gate_proj.bias@0+2*32 & "
                    "experts.{e}.up_proj.bias@1+2*32",
@@ -287,11 +291,18 @@ TEST(TensorSignature, FusedTensorsAreTransposed) {
                    "experts.up_proj.{e}.bias@1+2*32",
                    "experts.gate_proj_bias@0+2*32 & "
                    "experts.up_proj_bias@1+2*32",
-                   "experts.gate_up_proj_bias@0+1*64"}));
-  EXPECT_EQ(describeForms(spec, "experts.w2"),
-            (Lines{"experts.{e}.down_proj.weight@0+1*64",
-                   "experts.down_proj.{e}.weight@0+1*64",
-                   "experts.down_proj@0+1*64T"}));
+                   "experts.gate_up_proj_bias@0+1*64",
+                   "switch_mlp.gate_proj.bias@0+2*32 & "
+                   "switch_mlp.up_proj.bias@1+2*32",
+                   "experts.gate_proj.bias@0+2*32 & "
+                   "experts.up_proj.bias@1+2*32"}));
+  EXPECT_EQ(
+      describeForms(spec, "experts.w2"),
+      (Lines{"experts.{e}.down_proj.weight@0+1*64",
+             "experts.down_proj.{e}.weight@0+1*64", "experts.down_proj@0+1*64T",
+             "switch_mlp.down_proj.weight@0+1*64",
+             "experts.down_proj.weight@0+1*64",
+             "switch_mlp.fc2.weight@0+1*64"}));
 }
 
 TEST(TensorSignature, OrdersOfColumnsAreBesideTheirWeights) {
@@ -333,7 +344,9 @@ TEST(TensorSignature, NamesOfFamilies) {
   EXPECT_EQ(
       describeForms(spec, "experts.w13"),
       (Lines{"experts.{e}.up_proj.weight@0+1*32",
-             "experts.up_proj.{e}.weight@0+1*32", "experts.up_proj@0+1*32"}));
+             "experts.up_proj.{e}.weight@0+1*32", "experts.up_proj@0+1*32",
+             "switch_mlp.up_proj.weight@0+1*32",
+             "experts.up_proj.weight@0+1*32", "switch_mlp.fc1.weight@0+1*32"}));
   EXPECT_EQ(describeForms(spec, "shared_experts.w13"),
             Lines{"shared_experts.up_proj.weight@0+1*48"});
   EXPECT_EQ(describeForms(spec, "latent.down"),
