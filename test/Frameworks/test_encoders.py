@@ -51,7 +51,8 @@ def tensor(array):
 def test_mlx(bits):
     mx = pytest.importorskip("mlx.core", reason="MLX is not installed (pip install mlx[cpu])")
     parts, meant = forms.mlx(bits)(MATRIX)
-    got = mx.dequantize(*(mx.array(parts[name]) for name in (".weight", ".scales", ".biases")), group_size=32, bits=bits)
+    stored = [mx.array(parts[name]) for name in (".weight", ".scales", ".biases")]
+    got = mx.dequantize(*stored, group_size=32, bits=bits)
     expect_equal(got, meant)
     # And what the tool itself packs has this layout.
     packed, scales, biases = (np.array(each) for each in mx.quantize(mx.array(MATRIX), group_size=32, bits=bits))
@@ -91,7 +92,8 @@ def test_gemma():
 def test_bitnet():
     bitnet = pytest.importorskip("transformers.integrations.bitnet")
     parts, meant = forms.bitnet(True)(MATRIX)
-    expect_equal(bitnet.unpack_weights(tensor(parts[".weight"]), torch.float32) * float(parts[".weight_scale"][0]), meant)
+    codes = bitnet.unpack_weights(tensor(parts[".weight"]), torch.float32)
+    expect_equal(codes * float(parts[".weight_scale"][0]), meant)
 
 
 @pytest.mark.parametrize(("bits", "axis"), [(8, 1), (4, 1), (4, 0), (3, 1), (3, 0), (2, 1), (1, 0)])
@@ -150,7 +152,8 @@ def test_autoawq(name):
         _, scales, zeros, meant = forms.zeros_of(MATRIX, 32)
     linear.weight.data = torch.from_numpy(meant).float()
     scales = torch.from_numpy(scales.astype(np.float16))
-    packed = module.from_linear(linear, 4, 32, False, scales, zeros if zeros is None else torch.from_numpy(zeros).float())
+    zeros = zeros if zeros is None else torch.from_numpy(zeros).float()
+    packed = module.from_linear(linear, 4, 32, False, scales, zeros)
     assert np.array_equal(packed.qweight.numpy(), parts[".qweight"])
     assert np.array_equal(packed.scales.numpy(), parts[".scales"])
     if name == "gemv":

@@ -362,9 +362,17 @@ def stack(encode):
     return stacked | {BLOCK + "gate.weight": router}, meant
 
 
-#: What MLX states, the encoder of a matrix, and the names of scales' types.
+def test_plain_experts_of_mlx(tmp_path):
+    tensors, meant = stack(lambda e, p: plain)
+    x, got, said = run(tmp_path, CONFIG, tensors)
+    assert got is not None, said
+    expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
+
+
+#: What MLX states, and the encoder of a matrix.
 MLX = {
-    **{f"{bits} bits": ({"group_size": 32, "bits": bits}, lambda e, p, bits=bits: mlx(bits)) for bits in (2, 3, 5, 6, 8)},
+    **{f"{bits} bits": ({"group_size": 32, "bits": bits}, lambda e, p, bits=bits: mlx(bits))
+       for bits in (2, 3, 5, 6, 8)},
     "4 bits, scales in bf16": ({"group_size": 64, "bits": 4, "mode": "affine"}, lambda e, p: mlx(4, 64, BF16)),
     "8 bits, scales in f16": ({"group_size": 32, "bits": 8}, lambda e, p: mlx(8, dtype=F16)),
     "mxfp4": ({"group_size": 32, "bits": 4, "mode": "mxfp4"}, lambda e, p: mlx_mxfp4),
@@ -402,7 +410,8 @@ def test_mlx(case, tmp_path):
 @pytest.mark.parametrize(
     ("case", "suffix", "change", "message"),
     [
-        ("gemv of AWQ", ".qzeros", lambda t: t[:, :1].copy(), "experts.0.gate_proj.qzeros': shape is [64, 1], expected"),
+        ("gemv of AWQ", ".qzeros", lambda t: t[:, :1].copy(),
+         "experts.0.gate_proj.qzeros': shape is [64, 1], expected"),
         ("gemv_fast of AWQ", ".scales", lambda t: t[:, :8].copy(), "shape is"),
         ("marlin of AWQ", ".qweight", lambda t: t.astype(np.int64), ".qweight': dtype is i64, expected i32"),
         ("4 bits of HQQ, axis 1", ".W_q", lambda t: t[1:].copy(), ".W_q': has 4064 bytes, expected 4096"),
