@@ -66,6 +66,11 @@ public:
           tensor.name == "router_logits" || tensor.name == "topk_ids";
     if (names.request.spec)
       absent = getAbsentTensors(*names.request.spec, names.checkpoint.isGguf());
+    // A dense part beside the experts is a shared expert of some models only.
+    if (names.checkpoint.isGguf())
+      llvm::erase_if(absent, [](const AbsentTensor &tensor) {
+        return getGgufOwner(tensor.part.name) == Owner::Other;
+      });
     setPrefixes();
   }
 

@@ -56,38 +56,65 @@ struct Architecture {
   std::optional<bool> renormalizes = std::nullopt;
   /// The `expert_gating_func` that the row is for; 0 for every other.
   int gating = 0;
+  /// The tensor of a decoder layer with experts that the row is for; empty for
+  /// every other.
+  StringLiteral tensor = "";
+  /// The score of files without `expert_gating_func`, if it is not that of the
+  /// family.
+  int otherwise = 0;
+
+  bool isForSome() const { return gating != 0 || !tensor.empty(); }
 };
 
-constexpr int kSigmoid = 2;
+constexpr int kSoftmax = 1, kSigmoid = 2, kSoftmaxOfChosen = 3,
+              kSqrtSoftplus = 4;
 
 constexpr Architecture kArchitectures[] = {
     {"afmoe", "afmoe"},
     {"arctic", "arctic"},
     {"bailingmoe", "bailing_moe"},
     {"bailingmoe2", "bailing_moe_v2"},
+    {"cohere2moe", "cohere2_moe", std::nullopt, 0, "", kSigmoid},
+    {"dbrx", "dbrx"},
     {"deepseek", "deepseek"},
     {"deepseek2", "deepseek_v3", std::nullopt, kSigmoid},
     {"deepseek2", "deepseek_v2"},
+    {"deepseek2-ocr", "deepseek_v3", std::nullopt, kSigmoid},
+    {"deepseek2-ocr", "deepseek_v2"},
     {"deepseek32", "deepseek_v32"},
+    {"deepseek4", "deepseek_v4"},
     {"dots1", "dots1"},
     {"ernie4_5-moe", "ernie4_5_moe"},
     {"exaone-moe", "exaone_moe"},
+    {"gemma4", "gemma4_text"},
     {"glm-dsa", "glm_moe_dsa"},
     {"glm4moe", "glm4_moe"},
     {"gpt-oss", "gpt_oss"},
     {"granitehybrid", "granitemoehybrid"},
     {"granitemoe", "granitemoeshared"},
+    {"grok", "git", std::nullopt, 0, "ffn_up.weight"},
+    {"grok", "grok-1"},
+    {"grovemoe", "grove_moe"},
     {"hunyuan-moe", "hunyuan_v1_moe"},
+    {"hy_v3", "hy_v3"},
     {"jamba", "jamba"},
+    {"kimi-k3", "kimi_k3"},
     {"kimi-linear", "kimi_linear"},
+    {"laguna", "laguna"},
     {"lfm2moe", "lfm2_moe"},
     {"llada-moe", "llada_moe", false},
     {"llama", "mixtral"},
+    {"llama-embed", "mixtral"},
     {"llama4", "llama4_text"},
+    {"mellum", "mellum", true},
     {"mimo2", "mimo_v2"},
+    {"minicpm", "minicpm"},
     {"minimax-m2", "minimax_m2"},
+    {"minimax-m3", "minimax_m3"},
+    {"mistral3", "mixtral"},
     {"mistral4", "mistral4"},
     {"nemotron_h_moe", "nemotron_h"},
+    {"nomic-bert-moe", "nomic_bert", false},
     {"olmoe", "olmoe", false},
     {"phimoe", "phimoe"},
     {"qwen2moe", "qwen2_moe", false},
@@ -96,7 +123,14 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3next", "qwen3_next", true},
     {"qwen3vlmoe", "qwen3_vl_moe_text", true},
     {"rnd1", "rnd1", true},
+    {"smallthinker", "smallthinker"},
     {"step35", "step3p5"},
+};
+
+/// Architectures with names for experts in gguf-py, and why none of their
+/// models is read.
+constexpr std::pair<StringLiteral, StringLiteral> kRefused[] = {
+    {"deci", "its models are dense, and llama.cpp reads no experts of them"},
 };
 
 /// A number that JSON and the table of families take.
@@ -132,12 +166,17 @@ public:
     if (!findFamilyOfFile() || !findLayers())
       return failure();
     writeSizes();
+    writeScore();
     writeRouting();
+    writeHash();
     writeSharedExperts();
     writeRest();
     if (diags.getNumErrors() != numErrors)
       return failure();
-    return SourceText(path.str(), text + "\n}\n");
+    StringRef within = getWithin();
+    if (!within.empty())
+      outer += ",\n  " + quoteWord(within) + ": {" + inner + "\n  }";
+    return SourceText(path.str(), "{" + outer + "\n}\n");
   }
 
 private:
@@ -153,7 +192,11 @@ private:
   bool findFamilyOfFile();
   bool findLayers();
   void writeSizes();
+  void writeLatent();
+  void writeAdjugate();
+  void writeScore();
   void writeRouting();
+  void writeHash();
   void writeSharedExperts();
   void writeRest();
 
@@ -205,15 +248,28 @@ private:
     return values;
   }
 
-  void writeMember(StringRef key, const Twine &value) {
-    if (!written.insert(key).second)
-      return;
-    text += (text == "{" ? "\n  \"" : ",\n  \"") + key.str() + "\": ";
-    text += value.str();
+  /// The object with the family's keys; empty if they may be in the file
+  /// itself.
+  StringRef getWithin() const {
+    return family->within.ends_with("?") ? StringRef() : family->within;
+  }
+
+  void writeMember(std::string &object, StringRef key, const Twine &value) {
+    if (written.insert(key).second)
+      object += (object.empty() ? "\n  " : ",\n  ") + quoteWord(key) + ": " +
+                value.str();
   }
   void write(const Key &key, const Twine &value) {
-    if (key)
-      writeMember(key.names.front(), value);
+    if (!key)
+      return;
+    StringRef name = key.names.front();
+    bool isOutside = name.consume_front("^") || getWithin().empty();
+    writeMember(isOutside ? outer : inner, name, value);
+  }
+  /// Words of a boolean are no strings.
+  void writeWord(const Key &key, StringRef word) {
+    bool isBoolean = word == "true" || word == "false";
+    write(key, isBoolean ? word.str() : quoteWord(word));
   }
   /// Writes what metadata say under the family's key. Returns whether they do.
   bool copy(StringRef name, const Key &key) {
@@ -255,7 +311,8 @@ private:
   const Family *family = nullptr;
   std::vector<int64_t> layers;
   int64_t width = 0;
-  std::string text = "{";
+  /// Members of the file, and of the object with the family's keys.
+  std::string outer, inner;
   StringSet<> written;
 };
 
@@ -265,18 +322,26 @@ bool ConfigWriter::findFamilyOfFile() {
     return fail("'general.architecture' is missing; it names the kind of model "
                 "(\"qwen3moe\")");
   architecture = it->second;
+  layers = model.getLayersWithExperts();
   StringRef stated;
   if (auto gating = model.metadata.find(getKey("expert_gating_func"));
       gating != model.metadata.end())
     stated = gating->second;
   entry = llvm::find_if(kArchitectures, [&](const Architecture &one) {
     return one.name == architecture &&
-           (one.gating == 0 || stated == std::to_string(one.gating));
+           (one.gating == 0 || stated == std::to_string(one.gating)) &&
+           (one.tensor.empty() || llvm::any_of(layers, [&](int64_t layer) {
+              return model.find(layer, one.tensor);
+            }));
   });
+  for (const auto &[name, reason] : kRefused)
+    if (name == architecture)
+      return fail("'general.architecture' is " + quote(architecture) +
+                  ", whose layers cannot be compiled: " + reason);
   if (entry == std::end(kArchitectures)) {
     std::string known;
     for (const Architecture &one : kArchitectures)
-      if (one.gating == 0)
+      if (!one.isForSome())
         known += (known.empty() ? "" : ", ") + one.name.str();
     return fail("'general.architecture' is " + quote(architecture) +
                 ", whose layers are not known; known are " + known +
@@ -289,7 +354,6 @@ bool ConfigWriter::findFamilyOfFile() {
 }
 
 bool ConfigWriter::findLayers() {
-  layers = model.getLayersWithExperts();
   if (!layers.empty())
     return true;
   auto count = model.metadata.find(getKey("expert_count"));
@@ -303,12 +367,13 @@ bool ConfigWriter::findLayers() {
 }
 
 void ConfigWriter::writeSizes() {
-  writeMember("model_type", quoteWord(entry->modelType));
+  writeMember(outer, "model_type", quoteWord(entry->modelType));
   // Quantized weights say nothing of the dtype; nearly all models have bf16.
   std::optional<DType> dtype = find("ffn_down_exps.weight")->dtype;
-  writeMember("torch_dtype", quoteWord(dtype == DType::F16   ? "float16"
-                                       : dtype == DType::F32 ? "float32"
-                                                             : "bfloat16"));
+  writeMember(outer, "torch_dtype",
+              quoteWord(dtype == DType::F16   ? "float16"
+                        : dtype == DType::F32 ? "float32"
+                                              : "bfloat16"));
   for (auto [name, key] :
        {std::pair(StringRef("embedding_length"), &family->hiddenSize),
         {"expert_count", &family->numExperts},
@@ -324,8 +389,48 @@ void ConfigWriter::writeSizes() {
   if (getNumber("expert_feed_forward_length").value_or(1) == 0 ||
       !copy("expert_feed_forward_length", family->intermediateSize))
     write(family->intermediateSize, Twine(width));
-  if (double stated = getNumber("moe_latent_size").value_or(0); stated > 0)
-    copy("moe_latent_size", family->latentSize);
+  for (const LayerRule &rule : family->layers)
+    if (rule.kind == LayerRule::Step)
+      copy("moe_every_n_layers", rule.key);
+  writeLatent();
+  writeAdjugate();
+}
+
+void ConfigWriter::writeLatent() {
+  for (StringRef name : {"moe_latent_size", "expert_latent_length"})
+    if (getNumber(name).value_or(0) > 0)
+      copy(name, family->latentSize);
+  const FamilyNorm &norm = family->normLatentOut;
+  if (norm.enabled && find("ffn_routed_norm.weight")) {
+    write(norm.enabled, "true");
+    copy("attention.layer_norm_rms_epsilon", norm.epsilon);
+  }
+}
+
+void ConfigWriter::writeAdjugate() {
+  copy("experts_per_group", family->adjugateSharing);
+  if (int64_t rows = countRows("ffn_up_chexps.weight"))
+    write(family->adjugateWidth, Twine(rows));
+}
+
+void ConfigWriter::writeScore() {
+  auto gating = int(getNumber("expert_gating_func").value_or(0));
+  if (gating == 0)
+    gating = entry->otherwise;
+  auto isScore = [&](Score score) {
+    return gating == (score == Score::Softmax        ? kSoftmax
+                      : score == Score::Sigmoid      ? kSigmoid
+                      : score == Score::SqrtSoftplus ? kSqrtSoftplus
+                                                     : -1);
+  };
+  for (const Words<Score> &word : family->scoreWords)
+    if (isScore(word.value))
+      writeWord(family->score.key, word.word);
+  for (const Words<RouteWeight> &word : family->weightWords)
+    if (word.value == RouteWeight::Softmax
+            ? gating == kSoftmax || gating == kSoftmaxOfChosen
+            : word.value == RouteWeight::Sigmoid && gating == kSigmoid)
+      writeWord(family->weight.key, word.word);
 }
 
 void ConfigWriter::writeRouting() {
@@ -352,10 +457,29 @@ void ConfigWriter::writeRouting() {
   }
 }
 
+void ConfigWriter::writeHash() {
+  if (!family->hashLayers)
+    return;
+  int64_t count = 0, vocabulary = 0;
+  for (int64_t layer : layers)
+    if (const GgufTensor *table =
+            model.find(layer, "ffn_gate_tid2eid.weight")) {
+      count = layer + 1;
+      vocabulary = table->shape.front();
+    }
+  write(family->hashLayers, Twine(count));
+  if (count > 0)
+    write(family->hashVocabulary, Twine(vocabulary));
+}
+
 void ConfigWriter::writeSharedExperts() {
   if (!family->hasShared)
     return;
-  int64_t total = countRows("ffn_up_shexp.weight");
+  // The rows of some architectures are told apart by a dense part, which is a
+  // shared expert.
+  int64_t total =
+      countRows(entry->tensor.empty() ? StringRef("ffn_up_shexp.weight")
+                                      : StringRef(entry->tensor));
   const Key &key = family->sharedWidth;
   bool isWidthOfExperts =
       key.names.front() == family->intermediateSize.names.front();
@@ -383,6 +507,8 @@ void ConfigWriter::writeRest() {
   copy("swiglu_clamp_exp", family->limit);
   copy("swiglu_clamp_shexp", family->sharedLimit);
   copy("router_logit_softcapping", family->softcap);
+  copy("activation.situ_beta", family->gateSoftcap);
+  copy("activation.situ_linear_beta", family->upSoftcap);
 }
 
 } // namespace

@@ -36,6 +36,16 @@ public:
       routing.splitGate = !model.isExact(getName(gate), spec.dtype);
   }
 
+  /// llama.cpp's converter leaves out the bias of the experts' sum.
+  void readOutputBias() {
+    if (!spec.outputBias)
+      return;
+    spec.outputBias = false;
+    spec.remarks.push_back(
+        "the file has no bias of the experts' sum, which this model adds to "
+        "the output; add it yourself, or load the model's own files");
+  }
+
   void readWeights() {
     std::vector<TensorInfo> signature = getTensorSignature(spec);
     for (StringRef weight : spec.getExpertWeights()) {
@@ -85,7 +95,8 @@ private:
                  model.find(layer, (name + ".scale").str());
         }))
       quantization.reset();
-    if (!quantization)
+    // Experts that the loader joins have values, not codes.
+    if (!quantization || spec.adjugate)
       return addRemark(weight, names, isOne);
     ExpertQuantization &experts = StringRef(weight.name).starts_with("experts.")
                                       ? spec.quantization
@@ -120,6 +131,7 @@ void readGgufLayer(const GgufModel &model, const Family &family, int64_t layer,
                    ImportContext &context, LayerSpec &spec) {
   GgufLayer reader(model, layer, spec);
   reader.readRouter();
+  reader.readOutputBias();
   // Converters before October 2025 left out the groups of the family's models.
   if (auto name = model.metadata.find("general.architecture");
       family.numGroups && (family.groupsIf || !family.numGroups.fallback) &&

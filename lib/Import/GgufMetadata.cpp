@@ -121,12 +121,19 @@ private:
     check("embedding_length", "hidden_size", spec.hiddenSize);
     check("expert_count", "num_experts", spec.numExperts);
     // 0 means unset, here and below.
-    check(find("expert_feed_forward_length"),
-          {double(spec.intermediateSize), 0.0},
-          "'intermediate_size': " + Twine(spec.intermediateSize));
-    check(find("moe_latent_size"), double(spec.latentSize.value_or(0)),
-          spec.latentSize ? "'latent_size': " + Twine(*spec.latentSize)
-                          : "nothing of 'latent_size'");
+    int64_t width =
+        spec.intermediateSize - (spec.adjugate ? spec.adjugate->width : 0);
+    check(find("expert_feed_forward_length"), {double(width), 0.0},
+          "'intermediate_size': " + Twine(width));
+    for (StringRef name : {"moe_latent_size", "expert_latent_length"})
+      check(find(name), double(spec.latentSize.value_or(0)),
+            spec.latentSize ? "'latent_size': " + Twine(*spec.latentSize)
+                            : "nothing of 'latent_size'");
+    // The family states the factor of shared experts, not the file.
+    if (spec.adjugate)
+      check(find("expert_group_scale"), spec.adjugate->factor,
+            "that the experts of a group are multiplied by " +
+                std::string(formatv("{0:g}", spec.adjugate->factor)));
   }
 
   void checkSharedExperts() {

@@ -122,7 +122,8 @@ const Span *findSpan(const Block &block, Projection projection) {
 }
 
 /// GGUF names of a layer tensor: one, or separate gate and up, or both in one
-/// with the gate rows of an expert first.
+/// with the gate rows of an expert first. Further rows are of other names: a
+/// dense part beside the experts is a shared expert of some models.
 struct Names {
   StringLiteral tensor, first, second = "", both = "";
 };
@@ -132,6 +133,7 @@ constexpr Names kNames[] = {
     {"gate.bias", "ffn_gate_inp.bias"},
     {"gate.selection_bias", "exp_probs_b.bias"},
     {"gate.hash_table", "ffn_gate_tid2eid.weight"},
+    {"gate.expert_scale", "ffn_down_exps.scale"},
     {"experts.w13", "ffn_gate_exps.weight", "ffn_up_exps.weight",
      "ffn_gate_up_exps.weight"},
     {"experts.w13_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias",
@@ -142,10 +144,77 @@ constexpr Names kNames[] = {
     {"experts.w2_global_scale", "ffn_down_exps.scale"},
     {"shared_experts.w13", "ffn_gate_shexp.weight", "ffn_up_shexp.weight"},
     {"shared_experts.w2", "ffn_down_shexp.weight"},
+    {"shared_experts.w13", "ffn_gate.weight", "ffn_up.weight"},
+    {"shared_experts.w2", "ffn_down.weight"},
     {"shared_experts.gate", "ffn_gate_inp_shexp.weight"},
     {"latent.down", "ffn_latent_down.weight"},
     {"latent.up", "ffn_latent_up.weight"},
+    {"latent.down", "ffn_routed_down.weight"},
+    {"latent.up", "ffn_routed_up.weight"},
+    {"norms.latent_out", "ffn_routed_norm.weight"},
 };
+
+/// Adds the tensors of the narrow experts that groups of experts share: rows of
+/// w13 behind the gate and behind the up rows, columns of w2.
+void addAdjugate(const LayerSpec &spec, CheckpointForm &form) {
+  int64_t own = spec.intermediateSize - spec.adjugate->width;
+  bool isFirst = form.size() == 2;
+  CheckpointForm shared = form;
+  for (CheckpointPart &part : form)
+    (isFirst ? part.numRows : part.numColumns) = own;
+  for (CheckpointPart &part : shared) {
+    auto [before, after] = StringRef(part.name).split("_exps");
+    part.name = before.str() + "_chexps" + after.str();
+    part.expertsPerTensor = spec.adjugate->numExperts;
+    if (isFirst) {
+      part.numRows = spec.adjugate->width;
+      part.firstRow += own;
+    } else {
+      part.firstColumn = own;
+      part.numColumns = spec.adjugate->width;
+      part.factor = spec.adjugate->factor;
+    }
+  }
+  llvm::append_range(form, shared);
+}
+
+/// Adds the forms of a layer tensor under one row of names.
+void addForms(const LayerSpec &spec, const Names &names, CheckpointPart part,
+              std::vector<CheckpointForm> &forms) {
+  bool isGated = !names.second.empty() && spec.isGated();
+  bool haveShared = spec.adjugate && names.tensor.starts_with("experts.");
+  part.name =
+      (names.second.empty() || isGated ? names.first : names.second).str();
+  if (!isGated) {
+    if (names.tensor == "gate.weight" && spec.routing.splitGate)
+      return forms.push_back(splitGate(std::move(part)));
+    forms.push_back({std::move(part)});
+    if (haveShared)
+      addAdjugate(spec, forms.back());
+    return;
+  }
+  CheckpointPart up = part, both = part;
+  both.name = names.both.str();
+  up.name = names.second.str();
+  part.numRows = up.numRows = part.numRows / 2;
+  switch (spec.gateUpOrder) {
+  case GateUpOrder::GateUp:
+    up.firstRow = up.numRows;
+    break;
+  case GateUpOrder::UpGate:
+    part.firstRow = part.numRows;
+    break;
+  case GateUpOrder::Interleaved:
+    up.firstRow = 1;
+    part.rowStride = up.rowStride = 2;
+    break;
+  }
+  forms.push_back({part, up});
+  if (haveShared)
+    addAdjugate(spec, forms.back());
+  else if (!both.name.empty() && spec.gateUpOrder == GateUpOrder::GateUp)
+    forms.push_back({both});
+}
 
 } // namespace
 
@@ -186,39 +255,14 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
     if (projection != Projection::Weight)
       part.use = haveSign ? PartUse::AnyScales : PartUse::Scales;
   }
-  const auto *names = llvm::find_if(
-      kNames, [&](const Names &one) { return one.tensor == name; });
-  if (names == std::end(kNames))
-    return {};
   size_t rank = tensor.shape.size();
   bool isVector = rank == 1 || isGlobal || name.ends_with("_bias");
   part.numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
-  if (names->second.empty() || !spec.isGated()) {
-    part.name = (names->second.empty() ? names->first : names->second).str();
-    if (name == "gate.weight" && spec.routing.splitGate)
-      return {splitGate(std::move(part))};
-    return {{part}};
-  }
-  CheckpointPart up = part, both = part;
-  both.name = names->both.str();
-  part.name = names->first.str();
-  up.name = names->second.str();
-  part.numRows = up.numRows = part.numRows / 2;
-  switch (spec.gateUpOrder) {
-  case GateUpOrder::GateUp:
-    up.firstRow = up.numRows;
-    break;
-  case GateUpOrder::UpGate:
-    part.firstRow = part.numRows;
-    break;
-  case GateUpOrder::Interleaved:
-    up.firstRow = 1;
-    part.rowStride = up.rowStride = 2;
-    break;
-  }
-  if (both.name.empty() || spec.gateUpOrder != GateUpOrder::GateUp)
-    return {{part, up}};
-  return {{part, up}, {both}};
+  std::vector<CheckpointForm> forms;
+  for (const Names &names : kNames)
+    if (names.tensor == name)
+      addForms(spec, names, part, forms);
+  return forms;
 }
 
 } // namespace moec

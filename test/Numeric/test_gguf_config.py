@@ -286,16 +286,22 @@ SOFTMAX, SIGMOID, OF_CHOSEN = ("softmax", "score"), ("sigmoid", "score"), ("iden
 #: Score and weight of an architecture, and whether weights are divided by their sum.
 ARCHITECTURES = {
     "afmoe": (SIGMOID, True), "arctic": (SOFTMAX, True), "bailingmoe": (SOFTMAX, True), "bailingmoe2": (SIGMOID, True),
-    "deepseek": (SOFTMAX, False), "deepseek2": (SOFTMAX, False), "deepseek32": (SIGMOID, True),
+    "cohere2moe": (("identity", "sigmoid"), True), "dbrx": (SOFTMAX, True),
+    "deepseek": (SOFTMAX, False), "deepseek2": (SOFTMAX, False), "deepseek2-ocr": (SOFTMAX, False),
+    "deepseek32": (SIGMOID, True), "deepseek4": (("sqrtsoftplus", "score"), True),
     "dots1": (SIGMOID, False), "ernie4_5-moe": (SOFTMAX, True), "exaone-moe": (SIGMOID, True),
-    "glm-dsa": (SIGMOID, True), "glm4moe": (SIGMOID, True), "gpt-oss": (OF_CHOSEN, False),
-    "granitehybrid": (OF_CHOSEN, False), "granitemoe": (OF_CHOSEN, False), "hunyuan-moe": (SOFTMAX, True),
-    "jamba": (SOFTMAX, False), "kimi-linear": (SIGMOID, True), "lfm2moe": (SIGMOID, True),
-    "llada-moe": (SOFTMAX, False), "llama": (SOFTMAX, True), "llama4": (("identity", "sigmoid"), False),
-    "mimo2": (SIGMOID, True), "minimax-m2": (SIGMOID, True), "mistral4": (SOFTMAX, True),
-    "nemotron_h_moe": (SIGMOID, True), "olmoe": (SOFTMAX, False), "phimoe": (("identity", "score"), False),
+    "gemma4": (SOFTMAX, True), "glm-dsa": (SIGMOID, True), "glm4moe": (SIGMOID, True), "gpt-oss": (OF_CHOSEN, False),
+    "granitehybrid": (OF_CHOSEN, False), "granitemoe": (OF_CHOSEN, False), "grok": (SOFTMAX, False),
+    "grovemoe": (SOFTMAX, True), "hunyuan-moe": (SOFTMAX, True), "hy_v3": (SIGMOID, True), "jamba": (SOFTMAX, False),
+    "kimi-k3": (SIGMOID, True), "kimi-linear": (SIGMOID, True), "laguna": (SIGMOID, True), "lfm2moe": (SIGMOID, True),
+    "llada-moe": (SOFTMAX, False), "llama": (SOFTMAX, True), "llama-embed": (SOFTMAX, True),
+    "llama4": (("identity", "sigmoid"), False), "mellum": (SOFTMAX, True), "mimo2": (SIGMOID, True),
+    "minicpm": (SOFTMAX, True), "minimax-m2": (SIGMOID, True), "minimax-m3": (SIGMOID, True),
+    "mistral3": (SOFTMAX, True), "mistral4": (SOFTMAX, True), "nemotron_h_moe": (SIGMOID, True),
+    "nomic-bert-moe": (SOFTMAX, False), "olmoe": (SOFTMAX, False), "phimoe": (("identity", "score"), False),
     "qwen2moe": (SOFTMAX, False), "qwen35moe": (SOFTMAX, True), "qwen3moe": (SOFTMAX, True),
-    "qwen3next": (SOFTMAX, True), "qwen3vlmoe": (SOFTMAX, True), "rnd1": (SOFTMAX, True), "step35": (SIGMOID, True),
+    "qwen3next": (SOFTMAX, True), "qwen3vlmoe": (SOFTMAX, True), "rnd1": (SOFTMAX, True), "smallthinker": (SIGMOID, True),
+    "step35": (SIGMOID, True),
 }  # fmt: skip
 
 
@@ -304,7 +310,7 @@ def test_every_architecture_is_read(tmp_path):
     model, keys = make_llama()
     for name in ("gate", "up", "down"):
         model.add(f"ffn_{name}_shexp.weight", WIDTH, HIDDEN)
-    keys |= {"expert_group_count": 4, "expert_group_used_count": 4}
+    keys |= {"expert_group_count": 4, "expert_group_used_count": 4, "moe_every_n_layers": 2}
     for architecture, expected in ARCHITECTURES.items():
         keys["expert_used_count"] = 1 if architecture == "llama4" else TOP_K
         model.write(tmp_path / "model.gguf", architecture, KEYS | keys)

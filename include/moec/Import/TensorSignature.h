@@ -202,7 +202,8 @@ struct CheckpointPart {
   int64_t firstColumn = 0, numColumns = 0;
   /// Multiplies each value, which is rounded again.
   double factor = 1.0;
-  /// Neighbouring experts with one tensor, which is numbered by their group.
+  /// Neighbouring experts with one tensor, which is numbered by their group, or
+  /// with one matrix of a tensor of all.
   int64_t expertsPerTensor = 1;
   /// Number of the tensor of expert 0.
   int64_t firstNumber = 0;

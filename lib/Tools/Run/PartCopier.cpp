@@ -137,7 +137,13 @@ bool PartCopier::isInBlocks(llvm::ArrayRef<int64_t> shape) const {
 
 /// The matrices in a tensor of all experts, or of a range of them.
 int64_t PartCopier::countExperts(const CheckpointPart &part) const {
-  return part.numExperts ? part.numExperts : target.getWhole().count;
+  int64_t count = part.numExperts ? part.numExperts : target.getWhole().count;
+  return count / part.expertsPerTensor;
+}
+
+/// The matrix of `place` in such a tensor.
+int64_t PartCopier::getNumber(const CheckpointPart &part, int64_t place) const {
+  return (target.getMatrix(place) - part.firstExpert) / part.expertsPerTensor;
 }
 
 std::vector<int64_t>
@@ -416,9 +422,8 @@ moert::Result<SafetensorsEntry>
 PartCopier::fetchMatrix(const CheckpointPart &part, int64_t place,
                         std::vector<uint8_t> &bytes) const {
   bool hasAll = target.isStacked && !part.isPerExpert();
-  SafetensorsEntry from =
-      getMatrix(hasAll ? target.getMatrix(place) - part.firstExpert : 0,
-                hasAll ? countExperts(part) : 1);
+  SafetensorsEntry from = getMatrix(hasAll ? getNumber(part, place) : 0,
+                                    hasAll ? countExperts(part) : 1);
   if (!from.device)
     return from;
   bytes.resize(from.bytes);
@@ -470,9 +475,7 @@ PartCopier::getDeviceRows(const CheckpointPart *part, int64_t place) {
     return status;
   MatrixShape whole = target.getWhole();
   int64_t columns = whole.columns, count = target.getLocal().columns;
-  int64_t number = part && part->isPerExpert()
-                       ? 0
-                       : target.getMatrix(place) - given.firstExpert;
+  int64_t number = part && part->isPerExpert() ? 0 : getNumber(given, place);
   int64_t first = number * given.numRows * columns + getFirstColumn();
   llvm::SmallVector<moert::RowCopy, 2> rows;
   for (const Run &run : getRuns(given)) {
@@ -503,16 +506,16 @@ Status PartCopier::copyDecoded(const CheckpointPart &part,
   if (Status status = check(shape, moert::DType::U8, entry.blockType); !status)
     return status;
   bool hasAll = target.isStacked && !part.isPerExpert();
-  SafetensorsEntry from =
-      getMatrix(hasAll ? target.getMatrix(place) - part.firstExpert : 0,
-                hasAll ? countExperts(part) : 1);
-  std::vector<float> values(size_t(part.numRows * whole.columns));
+  SafetensorsEntry from = getMatrix(hasAll ? getNumber(part, place) : 0,
+                                    hasAll ? countExperts(part) : 1);
+  int64_t columns = part.countColumns(whole.columns);
+  std::vector<float> values(size_t(part.numRows * columns));
   for (size_t i = 0; i < from.bytes / size_t(block.bytes); ++i)
     block.decode(from.data + i * size_t(block.bytes),
                  values.data() + i * size_t(block.elements));
   SafetensorsEntry plain = {entry.name,
                             moert::DType::F32,
-                            {part.numRows, whole.columns},
+                            {part.numRows, columns},
                             reinterpret_cast<const uint8_t *>(values.data()),
                             values.size() * sizeof(float),
                             /*blockType=*/""};
@@ -638,7 +641,7 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
   if (entry.device)
     return copyFetched(part, place, matrix);
   bool hasAll = target.isStacked && !part.isPerExpert();
-  int64_t number = hasAll ? target.getMatrix(place) - part.firstExpert : 0;
+  int64_t number = hasAll ? getNumber(part, place) : 0;
   use = part.use;
   if (part.isSplat) {
     for (int64_t row = 0; row < part.numRows; ++row)

@@ -95,6 +95,7 @@ private:
                       const std::string &blocks = "") const;
   bool isInBlocks(llvm::ArrayRef<int64_t> shape) const;
   int64_t countExperts(const CheckpointPart &part) const;
+  int64_t getNumber(const CheckpointPart &part, int64_t place) const;
   std::vector<int64_t> getExpectedShape(const CheckpointPart &part) const;
   moert::Status checkShape(const CheckpointPart &part) const;
   moert::Status checkScales(const CheckpointPart &part, int64_t first,
