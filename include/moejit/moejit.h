@@ -364,11 +364,17 @@ moejit_print_expectation(moejit_compiler *compiler, const moejit_source *source,
                          size_t num_tokens, char **json);
 
 /* The decoder layers of a model that have experts, counted from 0 and in
- * order; moejit_free() frees `layers`. The source is a model's config.json or
- * its folder. */
+ * order; moejit_free() frees `layers`. The source is a model's config.json, its
+ * folder or a GGUF file. */
 MOERT_API moert_status *moejit_find_layers(const moejit_source *source,
                                            int64_t **layers,
                                            size_t *num_layers);
+
+/* Bytes of a model's files: those of the layers that have experts, and of all
+ * tensors. The source is the model's folder or a GGUF file. */
+MOERT_API moert_status *moejit_measure_weights(const moejit_source *source,
+                                               int64_t *layer_bytes,
+                                               int64_t *all_bytes);
 
 /* Times `repeat` runs of a layer on `tokens` tokens, after one that is not
  * timed: `seconds`, of that size, in ascending order. The runs are those of a

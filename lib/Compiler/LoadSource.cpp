@@ -27,22 +27,22 @@ bool moec::isJson(const SourceText &text) {
          text.getText().ltrim().starts_with("{");
 }
 
-/// Finds the config.json of a folder.
+/// Finds the config.json of a folder, or the only GGUF file.
 static FailureOr<std::string> findConfig(StringRef folder,
                                          llvm::raw_ostream &os) {
   llvm::SmallString<256> path(folder);
   llvm::sys::path::append(path, "config.json");
   if (llvm::sys::fs::exists(path))
     return path.str().str();
-  std::error_code error;
-  for (llvm::sys::fs::directory_iterator it(folder, error), end;
-       it != end && !error; it.increment(error))
-    if (StringRef(it->path()).ends_with(".gguf")) {
-      os << folder << ": error: the folder has no config.json; to read '"
-         << llvm::sys::path::filename(it->path())
-         << "', give the file's own path\n";
-      return failure();
-    }
+  moert::Result<std::string> gguf = moert::Checkpoint::findGguf(folder.str());
+  if (gguf && !gguf->empty())
+    return std::move(*gguf);
+  if (!gguf) {
+    llvm::StringRef message = gguf.status().message();
+    message.consume_front((folder + ": ").str());
+    os << folder << ": error: " << message << "\n";
+    return failure();
+  }
   os << folder
      << ": error: the folder has no config.json; give a model's folder, its "
         "config.json, a GGUF file, a spec (.json) or IR (.mlir)\n";

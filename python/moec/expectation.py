@@ -163,8 +163,16 @@ def _name_argument(found: re.Match[str]) -> str:
 def find_layers(source: Source) -> tuple[int, ...]:
     """Returns the decoder layers of a model that have experts, counted from 0.
 
-    source: a model's config.json or its folder, or a model in the hub's cache ("org/name").
+    source: a model's config.json, its folder or a GGUF file, or a model in the hub's cache ("org/name").
 
     Raises InvalidArgument if the configuration does not state the number of layers."""
     with arguments_of_python():
         return _core.find_layers(_describe(source, None, None, None, False, None))
+
+
+def measure_weights(source: Source) -> tuple[int, int]:
+    """Returns the bytes of a model's layers with experts in its files, and of all tensors in them.
+
+    source: the model's folder or GGUF file."""
+    with arguments_of_python():
+        return _core.measure_weights(_describe(source, None, None, None, False, None))

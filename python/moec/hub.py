@@ -27,8 +27,8 @@ def find_cache() -> pathlib.Path:
 
 
 def _find_snapshot(name: str) -> pathlib.Path | None:
-    """Returns the newest snapshot of a model's branch `main` (or of any, if there is no such branch) with a
-    config.json."""
+    """Returns the newest snapshot of a model's branch `main` (or of any, if there is no such branch) with a config.json
+    or a GGUF file."""
     model = find_cache() / ("models--" + name.replace("/", "--"))
     snapshots = model / "snapshots"
     try:
@@ -40,7 +40,7 @@ def _find_snapshot(name: str) -> pathlib.Path | None:
             return None
         revisions = [folder.name for folder in found]
     for revision in revisions:
-        if (snapshots / revision / "config.json").is_file():
+        if (snapshots / revision / "config.json").is_file() or any((snapshots / revision).glob("*.gguf")):
             return snapshots / revision
     return None
 

@@ -317,6 +317,24 @@ static PyObject *findLayers(PyObject *, PyObject *const *arguments,
   return answer.release();
 }
 
+/// measure_weights(source) -> bytes of the layers with experts, and of all.
+static PyObject *measureWeights(PyObject *, PyObject *const *arguments,
+                                Py_ssize_t count) {
+  Source source;
+  if (!checkCount("measure_weights", count, 1, 1) || !source.read(arguments[0]))
+    return nullptr;
+  int64_t ofLayers = 0, ofAll = 0;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moejit_measure_weights(source.get(), &ofLayers, &ofAll);
+  }
+  if (!check(status))
+    return nullptr;
+  return Py_BuildValue("LL", static_cast<long long>(ofLayers),
+                       static_cast<long long>(ofAll));
+}
+
 /// load_package(class, bytes, device) -> layer.
 static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
                              Py_ssize_t count) {
@@ -346,9 +364,11 @@ static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
 }
 
 bool moec::python::addCompiler(PyObject *module) {
-  static PyMethodDef functions[] = {makeMethod("load_package", loadPackage),
-                                    makeMethod("find_layers", findLayers),
-                                    {}};
+  static PyMethodDef functions[] = {
+      makeMethod("load_package", loadPackage),
+      makeMethod("find_layers", findLayers),
+      makeMethod("measure_weights", measureWeights),
+      {}};
   static PyMethodDef methods[] = {{"compile", compile, METH_O, nullptr},
                                   makeMethod("load", load),
                                   makeMethod("print", print),

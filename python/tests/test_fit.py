@@ -177,7 +177,7 @@ def test_whole_experts_on_ranks() -> None:
     (["Qwen/Nothing"], "source: there is no file or folder 'Qwen/Nothing', and no such model in /nowhere; `hf download "
                        "Qwen/Nothing` puts it there"),
     (["/no/model"], "source: there is no file or folder '/no/model'; give a model's folder, its config.json, the name"),
-    (["/no/config.json"], "MODEL: there is no file '/no/config.json'; give a model's folder, its config.json, or the"),
+    (["/no/config.json"], "MODEL: there is no file '/no/config.json'; give a model's folder, its config.json, a GGUF"),
     (["MIXTRAL", "--gpu=h999"], "gpu: 'h999' is unknown; accepted are a100-sxm, sm_80, h100-sxm, h200"),
     (["MIXTRAL", "--gpu=h200", "--tp=3"], "'intermediate_size' is split over 3 ranks and must be a multiple of 3"),
     (["MIXTRAL", "--tp=0"], "--tp: 0 found; 1 or more is accepted"),

@@ -4,12 +4,15 @@
 
 import json
 import re
+import shutil
 import struct
 import subprocess
 
 import moec
 import numpy as np
 import pytest
+from moec.commands.fit import fit
+from moec.commands.model import read_model
 from runs import TIMEOUT, binary
 from test_gguf import sigmoid, silu, string, value
 
@@ -258,6 +261,34 @@ def test_split_file_is_one_layer(llama, tmp_path):
     # The router has values of bf16.
     assert {key for key in spec | described if spec.get(key) != described.get(key)} == {"name", "quantization"}
     assert spec["quantization"]["weight"] == {"dtype": "int8", "scale": {"group": 32}, "scale_dtype": "f16"}
+
+
+def test_folder_of_one_model_is_its_file(llama, tmp_path):
+    """A folder has one GGUF model, split or not, beside a file of vision; moec fit counts the bytes of its tensors."""
+    shutil.copy(llama, tmp_path / "some.gguf")
+    (tmp_path / "mmproj-some.gguf").write_bytes(b"no model")
+    done = run(tmp_path, "--check", "--tokens=3")
+    assert done.returncode == 0 and "ok: relative error" in done.stdout, done.stdout + done.stderr
+    assert moec.Layer.from_pretrained(tmp_path, device="cpu").spec["num_experts"] == EXPERTS
+    model, keys = make_llama()
+    stored = sum(len(data) for _, _, data in model.stored.values())
+    for path in (tmp_path, tmp_path / "some.gguf"):
+        read = read_model(str(path))
+        (kind,) = read.kinds
+        assert kind.layers == (1,) and (read.layer_bytes, read.weight_bytes) == (stored, stored + 4)
+    assert fit(read, "h200", tokens=[1]).memory.other == 4
+    tensors = dict(model.stored)
+    for i in (1, 2):
+        model.stored = {name: tensor for name, tensor in tensors.items() if ("down" in name) == (i == 1)}
+        model.write(tmp_path / f"split-0000{i}-of-00002.gguf", "llama", KEYS | keys if i == 1 else {},
+                    dense=f"ffn_{i}")  # fmt: skip
+    several = r"error: holds several GGUF models, '.*some.gguf' and '.*split-00001-of-00002.gguf'; give the path of one"
+    assert re.search(several, run(tmp_path).stderr)
+    (tmp_path / "some.gguf").unlink()
+    assert "ok: relative error" in run(tmp_path, "--check", "--tokens=3").stdout
+    # A config.json comes first.
+    (tmp_path / "config.json").write_text("{}")
+    assert "'model_type' is missing" in run(tmp_path).stderr
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ class LayerTimes:
 
 def _make_layer(model: Model, number: int, device: Any, tokens: Sequence[int]) -> tuple[Layer, str]:
     layer = compile(model.config, layer=number, device=device, max_tokens=max(tokens))
+    if model.is_gguf:
+        return layer.load(model.config, number), "checkpoint"
     folder = model.config.parent
     if model.config.name == "config.json" and any(folder.glob("*.safetensors")):
         return layer.load(folder, number), "checkpoint"

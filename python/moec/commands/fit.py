@@ -153,7 +153,8 @@ def _make_memory(model: Model, found: Sequence[_Expected], all_bytes: int, tp: i
     resident = add_up(lambda layer: layer.resident_bytes)
     held = add_up(lambda layer: layer.weight_bytes + layer.prepared_bytes)
     workspace = max(time.workspace_bytes for each in found for time in each.layer.times)
-    rest = None if model.weight_bytes is None else model.weight_bytes - all_bytes
+    own = all_bytes if model.layer_bytes is None else model.layer_bytes
+    rest = None if model.weight_bytes is None else model.weight_bytes - own
     # A checkpoint in another format than the config.json says gives no difference that means anything.
     other = rest // tp if rest is not None and rest >= 0 else None
     total = found[0].layer.gpu_memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -272,7 +273,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that read_model() takes."""
     parser.add_argument(
         "model", metavar="MODEL",
-        help='a model\'s folder, its config.json, or a model in the cache of the Hugging Face hub ("org/name")',
+        help='a model\'s folder, its config.json, a GGUF file, or a model in the cache of the Hugging Face hub '
+             '("org/name")',
     )
     parser.add_argument(
         "--ignore-field", metavar="KEY", action="append", default=[],
@@ -284,8 +286,8 @@ def add_parser(commands: Any) -> None:
     """Adds `moec fit` to the commands."""
     parser = commands.add_parser(
         "fit", help="memory and expected times of a model's layers with experts on a GPU or the CPU",
-        description="Says from a model's config.json how much memory its layers with experts take on a GPU, how long "
-                    "they are expected to take, what bounds them, and what the fastest public kernel took on that "
+        description="Says from a model's config.json or GGUF file how much memory its layers with experts take on a GPU, "
+                    "how long they are expected to take, what bounds them, and what the fastest public kernel took on that "
                     "shape where that was recorded. No GPU is needed. With --gpu=cpu the first call measures the "
                     "rates of this CPU, in a second.",
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import _core
 from ..compiler import print_spec
-from ..expectation import find_layers
+from ..expectation import find_layers, measure_weights
 from ..hub import find_model
 
 
@@ -29,14 +29,21 @@ class LayerKind:
 
 @dataclass(frozen=True)
 class Model:
-    """A model's config.json, and what lies beside it."""
+    """A model's config.json and what lies beside it, or its GGUF file."""
 
-    #: The folder, the config.json, or the name that was given.
+    #: The folder, the file, or the name that was given.
     name: str
     config: pathlib.Path
     kinds: tuple[LayerKind, ...]
     #: Bytes of all weights; None if no checkpoint lies beside the config.json.
     weight_bytes: int | None
+    #: Bytes of the layers with experts among them; None if they are as many as in memory. Blocks of GGUF are not.
+    layer_bytes: int | None = None
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the model is a GGUF file, or the folder of one."""
+        return self.config.suffix == ".gguf" or self.config.is_dir()
 
     @property
     def num_layers(self) -> int:
@@ -45,13 +52,14 @@ class Model:
 
 
 def _find_config(path: str) -> pathlib.Path:
+    """Returns the config.json, the GGUF file, or the folder of one."""
     found = pathlib.Path(find_model(path))
-    if found.is_dir():
+    if found.is_dir() and ((found / "config.json").exists() or not any(found.glob("*.gguf"))):
         found = found / "config.json"
-    if not found.is_file():
+    if not found.exists():
         raise _core.NotFound(
-            f"MODEL: there is no file {os.fspath(found)!r}; give a model's folder, its config.json, or the name of a "
-            'model in the cache of the Hugging Face hub ("org/name")'
+            f"MODEL: there is no file {os.fspath(found)!r}; give a model's folder, its config.json, a GGUF file, or the "
+            'name of a model in the cache of the Hugging Face hub ("org/name")'
         )
     return found
 
@@ -76,7 +84,8 @@ def _measure_weights(folder: pathlib.Path) -> int | None:
 
 
 def read_model(path: str, ignore_fields: Sequence[str] = ()) -> Model:
-    """Reads a model's folder, config.json, or a model in the hub's cache. Raises NotFound or InvalidArgument."""
+    """Reads a model's folder, config.json or GGUF file, or a model in the hub's cache. Raises NotFound or
+    InvalidArgument."""
     config = _find_config(path)
     layers = find_layers(config)
     if not layers:
@@ -86,10 +95,12 @@ def read_model(path: str, ignore_fields: Sequence[str] = ()) -> Model:
         spec = print_spec(config, layer=layer, ignore_fields=ignore_fields)
         spec.pop("name", None)
         kinds.setdefault(json.dumps(spec, sort_keys=True), (spec, []))[1].append(layer)
-    return Model(
-        path, config, tuple(LayerKind(spec, tuple(numbers)) for spec, numbers in kinds.values()),
-        _measure_weights(config.parent),
-    )
+    found = tuple(LayerKind(spec, tuple(numbers)) for spec, numbers in kinds.values())
+    model = Model(path, config, found, None)
+    if model.is_gguf:
+        layer_bytes, all_bytes = measure_weights(config)
+        return Model(path, config, found, all_bytes, layer_bytes)
+    return Model(path, config, found, _measure_weights(config.parent))
 
 
 def get_experts(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,13 @@ public:
   /// Opens a file, all files of a split GGUF model (`-00001-of-00003.gguf`) by
   /// the path of one, or a folder with `model.safetensors.index.json`, else
   /// `model.safetensors`, else any number of `*.safetensors` with disjoint
-  /// tensor names.
+  /// tensor names. A folder of one GGUF model is that file (findGguf()).
   static Result<Checkpoint> open(const std::string &path);
+
+  /// The only GGUF file of a folder without config.json and safetensors, or the
+  /// first of the only split one; empty if there is none. Files of vision
+  /// (`mmproj*`) are none. Several are an error.
+  static Result<std::string> findGguf(const std::string &folder);
 
   /// Wraps tensors in memory, which outlives the checkpoint; `name` takes the
   /// place of a path in messages. Names must be distinct.

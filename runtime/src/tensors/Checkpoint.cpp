@@ -96,6 +96,11 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
   Checkpoint checkpoint;
   checkpoint.openedPath = path;
   if (isFolder(path)) {
+    Result<std::string> gguf = findGguf(path);
+    if (!gguf)
+      return gguf.status();
+    if (!gguf->empty())
+      return open(*gguf);
     if (Status status = checkpoint.openFolder(); !status)
       return status;
     return checkpoint;
@@ -119,6 +124,28 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
           "--merge'");
   }
   return checkpoint;
+}
+
+Result<std::string> Checkpoint::findGguf(const std::string &folder) {
+  Result<std::vector<std::string>> names = listFolder(folder);
+  if (!names)
+    return names.status();
+  std::vector<std::string> models;
+  for (const std::string &name : *names) {
+    if (name == "config.json" || endsWith(name, kSuffix) || name == kIndexName)
+      return std::string();
+    if (!endsWith(name, kGgufSuffix) || name.rfind("mmproj", 0) == 0)
+      continue;
+    // All files of a split model count as its first.
+    std::string first = listSplitFiles(join(folder, name)).front();
+    if (models.empty() || models.back() != first)
+      models.push_back(first);
+  }
+  if (models.size() > 1)
+    return invalidArgument(folder + ": holds several GGUF models, '" +
+                           models[0] + "' and '" + models[1] +
+                           "'; give the path of one");
+  return models.empty() ? std::string() : models.front();
 }
 
 Result<Checkpoint>
