@@ -116,6 +116,15 @@ void Checker::checkSizes() {
   require(spec.topK <= spec.getNumRouted(), "top_k",
           showValue("top_k", spec.topK) + ", but there are only " +
               showExperts());
+  // No token is left out if a call has no more tokens than an expert may have,
+  // whatever the router chooses.
+  if (spec.expertCapacity)
+    require(spec.maxTokens <= *spec.expertCapacity, "expert_capacity",
+            show("expert_capacity") + " is " + Twine(*spec.expertCapacity) +
+                ", and a call may have " + Twine(spec.maxTokens) +
+                " tokens (max_tokens): the model leaves out what an expert has "
+                "beyond; compile with max_tokens of " +
+                Twine(*spec.expertCapacity) + " or less");
   if (!spec.isGated())
     require(spec.gateUpOrder == GateUpOrder::GateUp, "gate_up_order",
             "'gate_up_order' has no meaning for activation \"" +

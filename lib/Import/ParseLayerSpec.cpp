@@ -305,6 +305,9 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.recordLoad = reader.getBoolean("record_load", false);
   spec.batchInvariant = reader.getBoolean("batch_invariant", false);
   spec.roundWeights = reader.getBoolean("round_weights", false);
+  if (reader.has("expert_capacity"))
+    spec.expertCapacity =
+        reader.getInteger("expert_capacity", 1, limits::kMaxTokens);
   spec.output = reader.getEnum<OutputRows>("output", spec.output);
   spec.quantizedInput = reader.getBoolean("quantized_input", false);
   spec.numZeroExperts =

@@ -280,20 +280,6 @@ std::optional<FieldReader> openLayerObject(const Family &family,
   return std::nullopt;
 }
 
-/// No token is left out if a call has no more tokens than an expert may have,
-/// whatever the router chooses.
-void checkCapacity(const Family &family, KeyReader &reader, int64_t tokens) {
-  int64_t capacity = reader.getInteger(family.capacity, 1, limits::kMaxTokens)
-                         .value_or(tokens);
-  if (tokens > capacity)
-    reader.error(family.capacity,
-                 reader.show(family.capacity) + " is " + Twine(capacity) +
-                     ", and a call may have " + Twine(tokens) +
-                     " tokens (max_tokens): the model leaves out what an "
-                     "expert has beyond; compile with max_tokens of " +
-                     Twine(capacity) + " or less");
-}
-
 FailureOr<json::Value> requireObject(const SourceText &text,
                                      const json::Value &document,
                                      Diagnostics &diags) {
@@ -366,8 +352,6 @@ readModel(const SourceText &text, const json::Value &document,
   KeyReader reader(config, model.getOuter(), layer, own ? &*own : nullptr);
   readFamily(family, reader, *layer, layers.getWord(*layer), spec);
   checkExpectations(family, reader, spec, ignored);
-  if (family.capacity)
-    checkCapacity(family, reader, overrides.maxTokens.value_or(spec.maxTokens));
   readConstantExperts(config, model.getOuter(), *layer, spec);
   if (!overrides.gguf)
     readQuantization(config, model.getOuter(), family, overrides, ignored,

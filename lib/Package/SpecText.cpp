@@ -195,6 +195,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.add("record_load", spec.recordLoad, false);
   fields.add("batch_invariant", spec.batchInvariant, false);
   fields.add("round_weights", spec.roundWeights, false);
+  fields.addIfSet("expert_capacity", spec.expertCapacity);
   fields.addEnum("output", spec.output, none.output);
   fields.add("quantized_input", spec.quantizedInput, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);

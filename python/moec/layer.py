@@ -430,25 +430,35 @@ class Layer(_core.Layer):
             return NotImplemented
         leading = tuple(hidden_states.shape[:-1])
 
+        call = self
+        capacity = self.spec.get("expert_capacity")
+        if capacity is not None and leading[-1] <= capacity and math.prod(leading) > self.max_tokens:
+            # An expert has all tokens of a sequence, so sequences may be in any call.
+            call = functools.partial(self._call_in_parts, are_sequences=True)
+
         def flatten(tensor: Any) -> Any:
             shape = getattr(tensor, "shape", None)
             if shape is None or tuple(shape[: len(leading)]) != leading:
                 return tensor
             return tensor.reshape(-1, *shape[len(leading):])
 
-        flat = self(
+        flat = call(
             flatten(hidden_states), *map(flatten, arguments), out=flatten(out),
             **{name: flatten(value) for name, value in named.items()},
         )
         return flat.reshape(*leading, flat.shape[-1]) if out is None else out
 
-    def _call_in_parts(self, hidden_states: Any, *arguments: Any, out: Any = None, **named: Any) -> Any:
+    def _call_in_parts(
+        self, hidden_states: Any, *arguments: Any, out: Any = None, are_sequences: bool = False, **named: Any
+    ) -> Any:
         """Runs a call of more than max_tokens rows as several calls. NotImplemented for tensors that cannot be sliced and
-        copied."""
+        copied.
+
+        are_sequences: no sequence has more tokens than an expert may have."""
         if not hasattr(hidden_states, "__getitem__") or getattr(_calls, "are_runs", False):
             return NotImplemented
         tokens, valid = hidden_states.shape[0], named.get("num_valid_tokens")
-        self._check_parts(valid, named)
+        self._check_parts(valid, named, are_sequences)
         if out is None and not self.output_is_like_input:
             raise _core.InvalidArgument("out: is missing; the layer's output is not like hidden_states, so give it")
         if out is None:
@@ -469,8 +479,15 @@ class Layer(_core.Layer):
             self(cut(hidden_states), *map(cut, arguments), out=cut(out), **part)
         return out
 
-    def _check_parts(self, valid: Any, named: Mapping[str, Any]) -> None:
+    def _check_parts(self, valid: Any, named: Mapping[str, Any], are_sequences: bool) -> None:
         """Raises InvalidArgument for a call whose result is not that of its parts."""
+        capacity = self.spec.get("expert_capacity")
+        if capacity is not None and not are_sequences:
+            raise _core.InvalidArgument(
+                f"hidden_states: more than max_tokens = {self.max_tokens} rows, and the model leaves out tokens of a "
+                f"sequence that an expert has beyond expert_capacity = {capacity}, which the layer does not; give "
+                f"sequences of at most {capacity} tokens, several as [sequences, tokens, hidden_size]"
+            )
         reason = None
         if valid is not None and not isinstance(valid, int):
             reason = "num_valid_tokens in a tensor counts the rows of all parts; pass an int"

@@ -80,3 +80,21 @@ def test_wrong_tensor_is_named_as_in_one_run() -> None:
     ids = case.arguments["topk_ids"][:-1]
     with pytest.raises(moec.InvalidArgument, match="topk_ids: "):
         layer(**{**case.arguments, "topk_ids": ids})
+
+
+def test_tokens_beyond_a_capacity_are_refused() -> None:
+    """The model leaves out tokens of a sequence that an expert has beyond its capacity, and parts of a call would not."""
+    case, layer = make(expert_capacity=LARGEST)
+    assert layer.spec["expert_capacity"] == LARGEST
+    wide = {name: np.stack([value[:20], value[17:]]) for name, value in case.arguments.items()}
+    output = layer(**wide)
+    for i, begin in enumerate((0, 17)):
+        alone = layer(**{name: value[begin : begin + 20] for name, value in case.arguments.items()})
+        np.testing.assert_array_equal(output[i].view(np.uint16), alone.view(np.uint16))
+    message = "more than max_tokens = 24 rows, and the model leaves out tokens .* beyond expert_capacity = 24"
+    with pytest.raises(moec.InvalidArgument, match=message):
+        layer(**case.arguments)
+    with pytest.raises(moec.InvalidArgument, match=message):
+        layer(**{name: value[None] for name, value in case.arguments.items()})
+    with pytest.raises(moec.InvalidArgument, match=r"'expert_capacity' is 24, and a call may have 25 tokens \(max_tokens\)"):
+        moec.compile(SPEC | {"expert_capacity": LARGEST}, max_tokens=LARGEST + 1)

@@ -76,7 +76,8 @@ def test_every_field_of_the_reader_is_in_the_schema():
         name="a.b-c_1", entry="gate", max_tokens=5, num_valid_tokens=True,
         num_zero_experts=2, latent_size=4, gate_up_order="up_gate", expert_bias=True,
         expert_columns=True, strided_weights=True, padding_mask=True, record_ids="int16", record_load=True,
-        batch_invariant=True, round_weights=True, replay_ids=False, output="sum", quantized_input=False,
+        batch_invariant=True, round_weights=True, expert_capacity=128, replay_ids=False, output="sum",
+        quantized_input=False,
         norms={name: {"epsilon": 1e-6, "offset": 1, "weight_first": True} for name in ("latent_in", "expert", "latent_out")},
         lora={"adapters": 2, "rank": 4},
         routing={

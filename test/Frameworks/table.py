@@ -78,12 +78,12 @@ EXTRA: dict[str, dict] = {
 #: MoE classes that no layer of moec describes, by module of Transformers. moec refuses these by name if they have a
 #: config.json.
 UNCOVERED = {
-    "doge": "the router mixes the logits of all tokens; experts are rows of embeddings, chosen by product keys",
     "granite_docling": "dense: 'Moe' is in the name of a class alone",
-    "nllb_moe": "experts have a capacity: a token's result depends on those before it",
-    "switch_transformers": "read for calls that no expert can leave tokens of out; both stacks are named alike",
-    "vitpose_backbone": "experts are chosen by the data set, not by a router",
+    "vitpose_backbone": "the caller chooses the expert by the data set; experts share all but a few rows of one MLP",
 }
+
+#: Modules that test_apart.py compares.
+APART = {"doge", "nllb_moe", "switch_transformers"}
 
 #: Values to try instead of a small configuration's own if the class has the key; a dictionary changes several keys at
 #: once.

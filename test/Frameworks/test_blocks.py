@@ -18,7 +18,7 @@ import table
 CLASSES = {
     config_class.__name__: config_class
     for module in table.discover()
-    if module not in table.UNCOVERED
+    if module not in table.UNCOVERED and module not in table.APART
     for config_class in table.config_classes(module)
 }
 #: Keys that select the decoder layers with experts: all of these layers are checked.

@@ -132,6 +132,15 @@ def test_router_of_two_gemms(doubles, tmp_path):
     assert output is not None, said
     ids, weights = choose(softmax(np.tanh(x @ first.T) @ second.T), 0)
     expect_near(output, add_experts(x * (2 if doubles else 1), ids, weights, w))
+    if doubles:
+        return
+    # Logits that the model divides by their standard deviation are an input.
+    logits = draw(rng, TOKENS, EXPERTS, scale=1)
+    logits /= logits.std(axis=1, ddof=1, keepdims=True)
+    (tmp_path / "y.safetensors").unlink()
+    x, output, said = run(tmp_path, config | {"moe_use_logits_norm": True}, tensors, inputs={"router_logits": logits})
+    assert output is not None and "remark: the model divides a token's logits by their standard deviation" in said, said
+    expect_near(output, add_experts(x, *choose(softmax(logits.astype(np.float64)), 0), w))
 
 
 @pytest.mark.parametrize("layer, bank", [(1, 1), (3, 1), (4, 4)])

@@ -114,7 +114,7 @@ TEST_F(SpecTextTest, EveryFieldComesBack) {
                       "64, \"intermediate_size\": 32, ";
   for (const char *rest : {
            R"("dtype": "f16", "num_experts": 8, "top_k": 2,
-              "num_zero_experts": 4, "latent_size": 48,
+              "num_zero_experts": 4, "expert_capacity": 16384, "latent_size": 48,
               "gate_up_order": "interleaved", "expert_bias": true,
               "strided_weights": true, "expert_columns": true,
               "max_tokens": 100, "num_valid_tokens": true,

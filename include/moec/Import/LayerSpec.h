@@ -495,6 +495,9 @@ struct LayerSpec {
   /// Weights of a checkpoint with more digits than the layer's dtype are
   /// rounded when they are loaded, not refused.
   bool roundWeights = false;
+  /// Tokens of a sequence that an expert of the model may have: the model
+  /// leaves out others, so a call has no more.
+  std::optional<int64_t> expertCapacity;
   OutputRows output = OutputRows::Sum;
   /// The hidden states are rows that the caller has quantized, as the gemm
   /// with w13 quantizes them.

@@ -53,6 +53,7 @@ SmallVector<const Key *> Family::getKeys() const {
                          &alpha,
                          &gateSoftcap,
                          &upSoftcap,
+                         &logitsIf,
                          &score.key,
                          &gateBias.key,
                          &selectionBias.key,

@@ -214,6 +214,8 @@ struct Family {
   int64_t hiddenSizesPerWidth = 0;
 
   Entry entry = Entry::Gate;
+  /// The layer starts from logits if this key is true.
+  Key logitsIf;
 
   /// The name of the activation; the kind is fixed if there is no key.
   Choice<Activation> activation;

@@ -62,26 +62,118 @@ static void addRoutersOutside(std::vector<Family> &all) {
   }
 }
 
-/// The layers of the decoder; those of the encoder are in "layer.1".
+/// Both stacks of a model of two. Experts of a layer of the encoder have other
+/// names, or the stack is in the name.
 static void addSwitch(std::vector<Family> &all) {
-  Row row = Row("switch_transformers")
-                .sizes("num_experts=8", "num_experts_per_tok=1", "d_ff=2048")
-                .act("dense_act_fn=\"relu\"")
-                .softmax()
-                .rule(LayerRule::Period, "decoder_sparse_step")
-                .expect("router_bias", {"false"})
-                .gate("layer.2.mlp.router.classifier.weight")
-                .expertNames("", "layer.2.mlp.experts.expert_{e}.wi",
-                             "layer.2.mlp.experts.expert_{e}.wo")
-                .fusedNames("", "")
-                .ignore("router_* encoder_sparse_step num_sparse_* "
-                        "add_router_probs")
-                .says("the decoder, for calls of no more tokens than an expert "
-                      "may have");
+  auto stack = [](const char *types, const char *gate, const char *first,
+                  const char *second) {
+    Row row = Row(types)
+                  .sizes("num_experts=8", "num_experts_per_tok=1", "d_ff=2048")
+                  .act("dense_act_fn=\"relu\"")
+                  .softmax()
+                  .expect("router_bias", {"false"})
+                  .gate(gate)
+                  .expertNames("", first, second)
+                  .fusedNames("", "")
+                  .ignore("router_* encoder_sparse_step decoder_sparse_step "
+                          "num_sparse_* add_router_probs");
+    row.ungated = true;
+    row.hiddenSize = "d_model=768";
+    row.capacity = "expert_capacity=64";
+    return row;
+  };
+  Row decoder = stack(
+      "switch_transformers", "layer.2.mlp.router.classifier.weight",
+      "layer.2.mlp.experts.expert_{e}.wi", "layer.2.mlp.experts.expert_{e}.wo");
+  decoder.numLayers = "num_decoder_layers|num_layers=12";
+  all.push_back(
+      decoder.rule(LayerRule::Period, "decoder_sparse_step")
+          .says("the decoder, for calls of no more tokens than an expert may "
+                "have; --part=encoder is the other stack"));
+  Row encoder = stack(
+      "switch_transformers.encoder", "layer.1.mlp.router.classifier.weight",
+      "layer.1.mlp.experts.expert_{e}.wi", "layer.1.mlp.experts.expert_{e}.wo");
+  encoder.numLayers = "num_layers=12";
+  all.push_back(encoder.rule(LayerRule::Period, "encoder_sparse_step")
+                    .says("the encoder, for calls of no more tokens than an "
+                          "expert may have"));
+}
+
+/// A stack of NLLB-MoE. With a share of 1 an expert has room for all tokens of
+/// a call. Transformers 5 takes the mask of chosen experts for their ids;
+/// fairseq and Transformers 4 do what is here.
+static Row makeNllb(const char *types, Key width, Key count, Key step,
+                    const char *gate, const char *first, const char *second) {
+  // The part of an expert's output that is not dropped.
+  constexpr double kept = 0.8;
+  Row row =
+      Row(types)
+          .sizes("num_experts=128", "num_experts_per_tok=2", std::move(width))
+          .act("activation_function=\"relu\"")
+          .softmax()
+          .renorm()
+          .rule(LayerRule::Step, std::move(step))
+          .expect("router_bias", {"false"})
+          .expect("moe_token_dropout", {"0.2"})
+          .expect("second_expert_policy", {"\"all\""})
+          .expect("moe_eval_capacity_token_fraction", {"1"},
+                  "experts leave out tokens beyond this share of a call's")
+          .block("")
+          .gate(gate)
+          .expertNames("", first, second)
+          .fusedNames("", "")
+          .ignore("router_* expert_capacity batch_prioritized_routing "
+                  "normalize_router_prob_before_dropping "
+                  "normalize_before encoder_* decoder_* activation_dropout "
+                  "scale_embedding");
   row.ungated = true;
-  row.hiddenSize = "d_model=768";
-  row.numLayers = "num_decoder_layers|num_layers=12";
-  row.capacity = "expert_capacity=64";
+  row.expertBias = true;
+  row.fixedScale = kept;
+  row.hiddenSize = "d_model=1024";
+  row.numLayers = std::move(count);
+  row.names.haveBanks = true;
+  return row;
+}
+
+static void addNllb(std::vector<Family> &all) {
+  all.push_back(makeNllb("nllb-moe nllb_moe", "decoder_ffn_dim=4096",
+                         "decoder_layers=12", "decoder_sparse_step=4",
+                         "decoder.layers.{l}.ffn.router.classifier.weight",
+                         "decoder.layers.{l}.ffn.experts.expert_{e}.fc1",
+                         "decoder.layers.{l}.ffn.experts.expert_{e}.fc2")
+                    .says("the decoder; --part=encoder is the other stack"));
+  all.push_back(makeNllb("nllb-moe.encoder nllb_moe.encoder",
+                         "encoder_ffn_dim=4096", "encoder_layers=12",
+                         "encoder_sparse_step=4",
+                         "encoder.layers.{l}.ffn.router.classifier.weight",
+                         "encoder.layers.{l}.ffn.experts.expert_{e}.fc1",
+                         "encoder.layers.{l}.ffn.experts.expert_{e}.fc2")
+                    .says("the encoder"));
+}
+
+/// The router's two halves have the logits of rows and columns of a square of
+/// experts; an expert is a row of two tables, whose logit is the sum of both.
+/// The model splits the halves of all tokens of a call at once, so its logits
+/// are an input.
+static void addDoge(std::vector<Family> &all) {
+  Row row = Row("doge")
+                .sizes("num_experts=16384", "num_experts_per_tok=64",
+                       "expert_intermediate_size=1")
+                .act()
+                .softmaxOfChosen()
+                .startsFrom(Entry::Logits)
+                .rule(LayerRule::Enabled, "is_moe=false")
+                .expect("mlp_bias", {"false"})
+                .expect("norm_topk_prob", {"false", "true"})
+                .expertNames("", "", "")
+                .fusedNames("", "")
+                .ignore("intermediate_size")
+                .says("starts from router logits: the model's router mixes the "
+                      "tokens of a call; without the MLP beside the experts");
+  row.ungated = true;
+  row.names.stacked[1] = "down_embed.weight";
+  row.names.stacked[2] = "up_embed.weight";
+  row.names.otherRouters = "router_gate.weight";
   all.push_back(row);
 }
 
@@ -278,16 +370,12 @@ void addOtherFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   addSwitch(all);
+  addNllb(all);
+  addDoge(all);
   addRoutersOutside(all);
 }
 
 void addRefusedFamilies(std::vector<Family> &all) {
-  all.push_back(refuse("nllb-moe nllb_moe",
-                       "experts have a capacity, so that the result for a "
-                       "token depends on the tokens before it"));
-  all.push_back(refuse("doge", "the router of Doge mixes the logits of all "
-                               "tokens of a call; its experts are rows of "
-                               "embeddings, chosen by product keys"));
   all.push_back(refuse(
       "llama mistral ministral qwen2 qwen3 qwen2_vl qwen2_5_vl "
       "qwen3_vl "
@@ -299,7 +387,10 @@ void addRefusedFamilies(std::vector<Family> &all) {
       "hunyuan_v1_dense seed_oss qwen3_5 qwen3_5_text minicpm3 openpangu_vl",
       "it is a dense model, without experts"));
   all.push_back(refuse("vitpose_backbone",
-                       "experts are chosen by the data set, not by a router"));
+                       "the caller chooses the expert by the data set, and "
+                       "experts share all but a few rows of one MLP: write a "
+                       "spec of entry \"ids\" whose experts have these rows "
+                       "too"));
 }
 
 } // namespace moec

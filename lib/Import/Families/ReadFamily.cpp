@@ -101,6 +101,8 @@ void FamilyImport::readSizes() {
     return reader.getInteger(key, 1, max, field).value_or(1);
   };
   spec.entry = family.entry;
+  if (family.logitsIf && reader.getBoolean(family.logitsIf))
+    spec.entry = Entry::Logits;
   spec.hiddenSize = size(family.hiddenSize, "hidden_size", limits::kMaxWidth);
   spec.numExperts = size(family.numExperts, "num_experts", limits::kMaxExperts);
   spec.topK = size(family.topK, "top_k", limits::kMaxTopK);
@@ -137,6 +139,11 @@ void FamilyImport::readSizes() {
     spec.numExperts += spec.numAlwaysChosen;
     spec.topK += spec.numAlwaysChosen;
   }
+  if (family.capacity)
+    spec.expertCapacity = reader.getInteger(
+        family.capacity, 1, limits::kMaxTokens, "expert_capacity");
+  if (family.names.haveBanks)
+    spec.bank = layer;
   if (family.numBanks)
     spec.bank = layer % reader.getInteger(family.numBanks, 1, 4096).value_or(1);
   if (family.layersPerBank) {
@@ -285,7 +292,8 @@ void FamilyImport::readScore() {
           routing.weight = word.value;
   }
   routing.gateBias = read(family.gateBias, "routing.gate_bias");
-  if (family.hasGateHidden && reader.getBoolean(family.hasGateHidden))
+  if (family.hasGateHidden && reader.getBoolean(family.hasGateHidden) &&
+      spec.entry == Entry::Gate)
     routing.gateHiddenSize = family.gateHiddenPerExpert * spec.numExperts;
   if (family.selectionBiasWord.empty())
     routing.selectionBias =

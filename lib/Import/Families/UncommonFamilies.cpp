@@ -89,8 +89,6 @@ void addOtherRouters(std::vector<Family> &all) {
                   .softmax()
                   .renorm()
                   .rule(LayerRule::Step, "moe_expert_interval=1")
-                  .expect("moe_use_logits_norm", {"false"},
-                          "logits are divided by their standard deviation")
                   .ignore("moe_gate_norm_std")
                   .block("mlp.moe")
                   .gate("gate.wg.weight|gate.wg.2.weight")
@@ -98,7 +96,14 @@ void addOtherRouters(std::vector<Family> &all) {
                                "experts.experts.{e}.up_proj|experts.{e}.w3",
                                "experts.experts.{e}.down_proj|experts.{e}.w2")
                   .says("experts read twice the states unless a key says "
-                        "otherwise: their first weights are doubled at load");
+                        "otherwise: their first weights are doubled at load; "
+                        "with moe_use_logits_norm the layer starts from router "
+                        "logits");
+    row.logitsIf = "moe_use_logits_norm=false";
+    row.remark = "the model divides a token's logits by their standard "
+                 "deviation over 'moe_gate_norm_std'; give logits that are "
+                 "divided (entry \"logits\")";
+    row.remarkIf = "moe_use_logits_norm?=null";
     row.hasGateHidden = "moe_2layer_gate=true";
     row.gateHiddenPerExpert = 8;
     row.names.gateHidden = "gate.wg.0.weight";

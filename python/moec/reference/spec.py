@@ -116,6 +116,7 @@ class LayerSpec:
     replay_ids: str | None = None
     record_load: bool = False
     batch_invariant: bool = False
+    expert_capacity: int | None = None
     #: Whether a loader may round weights.
     round_weights: bool = False
     #: What a token's row of the output is: the weighted sum of its slots' rows, or these one after another.
@@ -279,6 +280,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         record_load=fields.boolean("record_load"),
         batch_invariant=fields.boolean("batch_invariant"),
         round_weights=fields.boolean("round_weights"),
+        expert_capacity=fields.integer("expert_capacity"),
         output=fields.choice("output", ("sum", "slots"), "sum"),
         quantized_input=fields.boolean("quantized_input"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
