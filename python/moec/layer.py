@@ -14,7 +14,7 @@ import pathlib
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -430,7 +430,7 @@ class Layer(_core.Layer):
             return NotImplemented
         leading = tuple(hidden_states.shape[:-1])
 
-        call = self
+        call: Callable[..., Any] = self
         capacity = self.spec.get("expert_capacity")
         if capacity is not None and leading[-1] <= capacity and math.prod(leading) > self.max_tokens:
             # An expert has all tokens of a sequence, so sequences may be in any call.

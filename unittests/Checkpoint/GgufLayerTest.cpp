@@ -120,11 +120,11 @@ TEST(GgufLayer, TensorsAreUsedOrNamed) {
       {"ffn_gate_inp_shexp.weight", "shared_experts", ""},
       {"ffn_latent_down.weight", "latent_size", ""},
       {"ffn_latent_up.weight", "latent_size", ""},
+      {"ffn_down_exps.scale", "routing.expert_scale", ""},
       // No field describes these.
       {"ffn_gate_up_exps.weight", "", ""},
       {"ffn_gate_chexps.weight", "", ""},
       {"ffn_norm_exps.weight", "", ""},
-      {"ffn_down_exps.scale", "", ""},
       {"ffn_down_exps.input_scale", "", ""},
       {"exp_probs_b.weight", "", ""},
       {"ffn_gate.0.weight", "", ""},

@@ -319,8 +319,8 @@ TEST(ModelConfigError, UnknownModelTypes) {
                 .find("the layers of model_type \"llama\" cannot be compiled: "
                       "it is a dense model"),
             std::string::npos);
-  EXPECT_NE(importError("{\"model_type\": \"nllb-moe\"}")
-                .find("cannot be compiled: experts have a capacity"),
+  EXPECT_NE(importError("{\"model_type\": \"vitpose_backbone\"}")
+                .find("cannot be compiled: the caller chooses the expert"),
             std::string::npos);
   EXPECT_NE(importError("{}").find("neither a spec ('moec_spec' is missing) "
                                    "nor a model's configuration"),

@@ -886,9 +886,10 @@ TEST(PublishedFamilies, Skywork) {
       head + R"(, "moe_2layer_gate": false, "moe_feature_no_mul_topk": true})");
   EXPECT_FALSE(spec.routing.gateHiddenSize);
   EXPECT_EQ(spec.inputFactor, 1.0);
-  EXPECT_NE(importError(head + R"(, "moe_use_logits_norm": true})")
-                .find("logits are divided by their standard deviation"),
-            std::string::npos);
+  spec = importOk(head + R"(, "moe_use_logits_norm": true})");
+  EXPECT_EQ(spec.entry, Entry::Logits);
+  EXPECT_FALSE(spec.routing.gateHiddenSize);
+  EXPECT_EQ(spec.remarks.size(), 1u);
 }
 
 TEST(PublishedFamilies, BiasOfTheSum) {
@@ -936,15 +937,40 @@ TEST(PublishedFamilies, PartsOfALayer) {
   EXPECT_TRUE(spec.remarks.empty());
 }
 
-TEST(PublishedFamilies, Refusals) {
-  for (const auto &[type, reason] :
-       {std::pair("doge", "mixes the logits of all tokens"),
-        std::pair("nllb_moe", "experts have a capacity"),
-        std::pair("vitpose_backbone", "chosen by the data set")})
-    EXPECT_NE(importError(std::string(R"({"model_type": ")") + type + "\"}")
-                  .find(reason),
-              std::string::npos)
-        << type;
+TEST(PublishedFamilies, TwoStacks) {
+  SpecOverrides encoder;
+  encoder.part = "encoder";
+  const std::string nllb = R"({"model_type": "nllb-moe", "d_model": 2048,
+      "encoder_ffn_dim": 8192, "decoder_ffn_dim": 4096, "encoder_layers": 24,
+      "decoder_layers": 12, "activation_function": "relu")";
+  for (bool isEncoder : {false, true}) {
+    LayerSpec spec =
+        importOk(nllb + "}", isEncoder ? encoder : SpecOverrides());
+    expectSizes(spec, {2048, 128, 2, isEncoder ? 8192 : 4096});
+    expectSoftmax(spec, /*renormalize=*/true, /*scale=*/0.8);
+    EXPECT_EQ(spec.layerIndex, 3);
+    EXPECT_TRUE(spec.expertBias);
+  }
+  EXPECT_NE(importError(nllb + R"(, "moe_eval_capacity_token_fraction": 0.5})")
+                .find("'moe_eval_capacity_token_fraction' must be 1, not 0.5"),
+            std::string::npos);
+  const std::string text = R"({"model_type": "switch_transformers",
+      "encoder_sparse_step": 3, "decoder_sparse_step": 2})";
+  SpecOverrides few;
+  few.maxTokens = encoder.maxTokens = 64;
+  EXPECT_EQ(importOk(text, few).layerIndex, 1);
+  EXPECT_EQ(importOk(text, encoder).expertCapacity, 64);
+  EXPECT_NE(importError(text).find("'expert_capacity' is 64, and a call may "
+                                   "have 16384 tokens (max_tokens)"),
+            std::string::npos);
+}
+
+TEST(PublishedFamilies, ExpertsOfOneColumn) {
+  LayerSpec spec = importOk(R"({"model_type": "doge", "hidden_size": 256,
+      "num_hidden_layers": 8, "is_moe": true, "num_experts": 4096})");
+  expectSizes(spec, {256, 4096, 64, 1});
+  EXPECT_EQ(spec.entry, Entry::Logits);
+  EXPECT_EQ(spec.routing.weight, RouteWeight::Softmax);
 }
 
 } // namespace

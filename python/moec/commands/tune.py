@@ -135,7 +135,7 @@ def add_parser(commands: Any) -> None:
         description="Measures other configs of a layer's gemms on the first GPU, and writes the faster ones to a file "
                     "for moe-compile --tuned. The bundle's moe-bench measures.",
     )
-    parser.add_argument("layer_source", metavar="LAYER", help="a model's folder or config.json, a spec (.json), or a "
+    parser.add_argument("layer_source", metavar="LAYER", help="a model's folder, config.json or GGUF file, a spec, or a "
                                                                'model in the cache of the Hugging Face hub ("org/name")')
     parser.add_argument("-o", "--output", default="tuned.json", metavar="FILE", help="default: tuned.json")
     parser.add_argument("--layer", type=int, metavar="N", help="decoder layer of a model (default: the first with experts)")
