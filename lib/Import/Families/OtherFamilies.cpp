@@ -141,7 +141,9 @@ static void addNllb(std::vector<Family> &all) {
                          "decoder.layers.{l}.ffn.router.classifier.weight",
                          "decoder.layers.{l}.ffn.experts.expert_{e}.fc1",
                          "decoder.layers.{l}.ffn.experts.expert_{e}.fc2")
-                    .says("the decoder; --part=encoder is the other stack"));
+                    .says("the decoder; --part=encoder is the other stack; "
+                          "compared without Transformers' loop over experts, "
+                          "which takes a mask for ids"));
   all.push_back(makeNllb("nllb-moe.encoder nllb_moe.encoder",
                          "encoder_ffn_dim=4096", "encoder_layers=12",
                          "encoder_sparse_step=4",
