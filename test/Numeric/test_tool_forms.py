@@ -417,7 +417,10 @@ def test_mlx(case, tmp_path):
         ("4 bits of HQQ, axis 1", ".W_q", lambda t: t[1:].copy(), ".W_q': has 4064 bytes, expected 4096"),
         ("4 bits of HQQ, axis 1", ".zero", None, ".zero"),
         ("4 bits of HQQ, axis 1", ".scale", lambda t: t * F16("nan"), "has a weight that is not finite (element 0)"),
+        ("gemv of AWQ", ".scales", lambda t: t[:, :7].copy(), "rows of at least 2, a multiple of 8"),
         ("a book of AQLM", ".codebooks", lambda t: t[0], ".codebooks': has 3 dimensions, expected 4"),
+        ("a book of AQLM", ".codebooks", lambda t: t[:, :3].copy(), ".codebooks': has books of 3 vectors, expected a"),
+        ("a book of AQLM", ".codebooks", lambda t: t[:, :0].copy(), ".codebooks': has books of 0 vectors, expected a"),
         ("W4A16_AWQ of ModelOpt", ".pre_quant_scale", lambda t: t[1:].copy(), ".pre_quant_scale': shape is"),
         ("BitNet", ".weight", lambda t: t[1:].copy(), ".weight': has 1920 elements, expected 16 x"),
     ],
@@ -432,6 +435,23 @@ def test_bad_tensors_are_named(case, suffix, change, message, tmp_path):
         del tensors[name]
     _, got, said = run(tmp_path, CONFIG | {"quantization_config": quantization}, tensors)
     assert got is None and message in said and "experts.0.gate_proj" in said, said
+
+
+@pytest.mark.parametrize(
+    ("case", "width", "unit"),
+    [("W4A16_AWQ of ModelOpt", 35, "2 x 1"), ("marlin of AWQ", 36, "64 x 16"), ("gemv_fast of AWQ", 35, "4 x 64")],
+)
+def test_sizes_that_a_form_lacks_are_named(case, width, unit, tmp_path):
+    quantization, encode = CASES[case]
+    tensors, _ = make(lambda e, p: plain, width=width)
+    suffixes = encode(0, "gate_proj")(np.ones((64, 64)))[0]
+    for name in [name for name in tensors if "experts" in name]:
+        del tensors[name]
+        tensors |= {name.removesuffix(".weight") + suffix: np.zeros(1, np.float32) for suffix in suffixes}
+    config = CONFIG | {"moe_intermediate_size": width, "quantization_config": quantization}
+    _, got, said = run(tmp_path, config, tensors)
+    expected = f"{width} x 64 elements are not stored in this form, which has multiples of {unit}"
+    assert got is None and expected in said and "experts.0." in said, said
 
 
 # Methods that a file's weights show nothing of.

@@ -46,6 +46,8 @@ Result<int64_t> countGroups(const ModuleMatrix &matrix,
 Status decodeGemv(const ModuleMatrix &matrix,
                   llvm::MutableArrayRef<float> values) {
   int64_t rows = matrix.rows, columns = matrix.columns;
+  if (Status status = matrix.checkMultiple(1, kNibblesOfWord); !status)
+    return status;
   auto words = matrix.find(".qweight", {FileType::I32},
                            {rows, columns / kNibblesOfWord});
   if (!words)
@@ -57,10 +59,12 @@ Status decodeGemv(const ModuleMatrix &matrix,
   if (!groups)
     return groups.status();
   int64_t padded = scales->count() / rows;
-  if (scales->count() % rows != 0 || padded < *groups)
+  if (scales->count() % rows != 0 || padded < *groups ||
+      padded % kNibblesOfWord != 0)
     return scales->fail("has " + llvm::Twine(scales->count()) +
                         " elements, expected " + llvm::Twine(rows) +
-                        " rows of at least " + llvm::Twine(*groups));
+                        " rows of at least " + llvm::Twine(*groups) +
+                        ", a multiple of 8");
   auto zeros =
       matrix.find(".qzeros", {FileType::I32}, {rows, padded / kNibblesOfWord});
   if (!zeros)
@@ -96,14 +100,12 @@ Status decodeGemvFast(const ModuleMatrix &matrix,
                       llvm::MutableArrayRef<float> values) {
   constexpr int64_t rowsTogether = 4, stride = 64, run = 32, perUnit = 4;
   int64_t rows = matrix.rows, columns = matrix.columns;
+  if (Status status = matrix.checkMultiple(rowsTogether, stride); !status)
+    return status;
   auto units =
       matrix.find(".qweight", {FileType::I16}, {rows / rowsTogether, columns});
   if (!units)
     return units.status();
-  if (rows % rowsTogether != 0 || columns % stride != 0)
-    return units->fail("is of " + llvm::Twine(rows) + " x " +
-                       llvm::Twine(columns) +
-                       " elements, expected multiples of 4 x 64");
   bool isOther =
       matrix.stored.packing == Packing::LlmAwq && matrix.has(".scaled_zeros");
   auto scales = matrix.findNumbers(".scales");
@@ -153,14 +155,12 @@ Status decodeMarlin(const ModuleMatrix &matrix,
   constexpr int64_t tile = 16, tilesTogether = 4, middle = 8;
   int64_t rows = matrix.rows, columns = matrix.columns;
   bool isGptq = matrix.stored.packing == Packing::GptqMarlin;
+  if (Status status = matrix.checkMultiple(tile * tilesTogether, tile); !status)
+    return status;
   auto words = matrix.find(isGptq ? ".B" : ".qweight", {FileType::I32},
                            {columns / tile, rows * tile / kNibblesOfWord});
   if (!words)
     return words.status();
-  if (columns % tile != 0 || rows % (tile * tilesTogether) != 0)
-    return words->fail("is of " + llvm::Twine(rows) + " x " +
-                       llvm::Twine(columns) +
-                       " elements, expected multiples of 64 x 16");
   auto scales = matrix.findNumbers(isGptq ? ".s" : ".scales");
   if (!scales)
     return scales.status();

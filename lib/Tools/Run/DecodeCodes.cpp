@@ -151,6 +151,10 @@ Status decodeAqlm(const ModuleMatrix &matrix,
                        "columns of a vector");
   int64_t numBooks = books->shape[0], numVectors = books->shape[1],
           height = books->shape[2], width = books->shape[3];
+  if (numVectors < 1 || !llvm::isPowerOf2_64(uint64_t(numVectors)))
+    return books->fail("has books of " + Twine(numVectors) +
+                       " vectors, expected a power of two, since codes are "
+                       "bits");
   if (height < 1 || width < 1 || matrix.rows % height != 0 ||
       matrix.columns % width != 0)
     return books->fail("has vectors of " + Twine(height) + " x " +
@@ -198,6 +202,8 @@ Status multiplyColumns(const ModuleMatrix &matrix,
 Status decodeModelOptAwq(const ModuleMatrix &matrix,
                          llvm::MutableArrayRef<float> values) {
   int64_t rows = matrix.rows, columns = matrix.columns;
+  if (Status status = matrix.checkMultiple(2, 1); !status)
+    return status;
   auto codes = matrix.find(".weight", kBytes, {rows / 2, columns});
   if (!codes)
     return codes.status();
@@ -235,6 +241,8 @@ Status decodeModelOptSvd(const ModuleMatrix &matrix,
   constexpr int64_t group = 16;
   constexpr float sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   int64_t rows = matrix.rows, columns = matrix.columns;
+  if (Status status = matrix.checkMultiple(1, group); !status)
+    return status;
   auto codes = matrix.find(".weight", kBytes, {rows, columns / 2});
   if (!codes)
     return codes.status();

@@ -47,6 +47,16 @@ bool ModuleMatrix::has(llvm::StringRef suffix) const {
   return checkpoint.contains(module + suffix.str());
 }
 
+Status ModuleMatrix::checkMultiple(int64_t ofRows, int64_t ofColumns) const {
+  if (rows % ofRows == 0 && columns % ofColumns == 0)
+    return Status::ok();
+  return moert::invalidArgument(
+      checkpoint.path() + ": module '" + moert::printable(module) +
+      "': " + std::to_string(rows) + " x " + std::to_string(columns) +
+      " elements are not stored in this form, which has multiples of " +
+      std::to_string(ofRows) + " x " + std::to_string(ofColumns));
+}
+
 Result<ModuleTensor> ModuleMatrix::find(llvm::StringRef suffix,
                                         llvm::ArrayRef<moert::DType> types,
                                         llvm::ArrayRef<int64_t> shape) const {

@@ -50,6 +50,9 @@ public:
         module(std::move(module)) {}
 
   bool has(llvm::StringRef suffix) const;
+  /// Fails unless rows and columns are whole units of the form, which elements
+  /// of a tensor share.
+  moert::Status checkMultiple(int64_t ofRows, int64_t ofColumns) const;
   /// A tensor of one of these types; of any shape if `shape` is empty.
   moert::Result<ModuleTensor> find(llvm::StringRef suffix,
                                    llvm::ArrayRef<moert::DType> types,
