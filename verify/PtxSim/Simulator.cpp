@@ -214,6 +214,11 @@ static Status checkDims(const Kernel &kernel, const moert::LaunchDims &dims) {
     return moert::invalidArgument(where + "a grid of " +
                                   std::to_string(dims.grid) +
                                   " CTAs; 1 to 2^31 - 1 are accepted");
+  if (dims.grid % kernel.clusterCtas)
+    return moert::invalidArgument(
+        where + "a grid of " + std::to_string(dims.grid) +
+        " CTAs; a multiple of the " + std::to_string(kernel.clusterCtas) +
+        " CTAs of a cluster is accepted");
   if (dims.block < 1 || dims.block > kMaxThreads)
     return moert::invalidArgument(where + std::to_string(dims.block) +
                                   " threads; 1 to 1024 are accepted");
@@ -267,6 +272,7 @@ Result<WorkId> Simulator::submit(const LoadedModule &module,
   launch->program = &program;
   launch->kernel = &kernel;
   launch->gridCtas = uint32_t(dims.grid);
+  launch->clusterCtas = kernel.clusterCtas;
   launch->isResident = dims.resident;
   launch->threads = uint32_t(dims.block);
   launch->sharedBytes = uint64_t(dims.shared);

@@ -8,6 +8,7 @@
 #include "BulkCopy.h"
 
 #include "../Machine/TensorMap.h"
+#include "Cluster.h"
 
 #include <algorithm>
 #include <cstring>
@@ -36,7 +37,7 @@ Accessor BulkCopy::accessor(bool isShared, bool isWrite) const {
   Accessor made;
   made.oracle = &engine;
   made.clock = clock.get();
-  made.horizon = isShared ? cta->serial : engine.horizon;
+  made.horizon = isShared ? cta->cluster->firstSerial : engine.horizon;
   made.access.who = Access::pack(cta->serial, isWrite ? writeUnit : readUnit,
                                  /*isStrong=*/false);
   made.access.tick = isWrite ? writeTick : readTick;
@@ -48,7 +49,7 @@ Accessor BulkCopy::accessor(bool isShared, bool isWrite) const {
 bool BulkCopy::check(Region &region, uint64_t address, uint64_t size,
                      bool isWrite) {
   const Engine &engine = *cta->launch.engine;
-  bool isShared = &region == &cta->shared;
+  bool isShared = region.shadow.isOfCta();
   if (engine.options.checkRaces) {
     Accessor now = accessor(isShared, isWrite);
     uint64_t offset = address - region.address;
@@ -82,22 +83,34 @@ Region *BulkCopy::findGlobal(uint64_t address, uint64_t size) {
   return nullptr;
 }
 
-bool BulkCopy::knowsMbarrier() {
+bool BulkCopy::knowsMbarriers(const std::vector<Cta *> &owners) {
   constexpr uint64_t kBytes = 8;
-  Region &shared = cta->shared;
   const Engine &engine = *cta->launch.engine;
-  if (!engine.options.checkRaces)
-    return true;
-  Conflict conflict =
-      shared.shadow.checkWrite(mbarrier - shared.address, kBytes,
-                               accessor(/*isShared=*/true, /*isWrite=*/true));
-  auto barrier = cta->mbarriers.find(mbarrier);
-  if (conflict.kind == Conflict::Kind::Unfenced &&
-      barrier != cta->mbarriers.end() && barrier->second.isFenced)
-    return true;
-  return !conflict || report("the mbarrier: " +
-                             engine.describeConflict(conflict, /*isWrite=*/true,
-                                                     /*isAsync=*/true));
+  for (Cta *owner : owners) {
+    auto barrier = owner->mbarriers.find(mbarrier);
+    if (barrier == owner->mbarriers.end())
+      return report("there is no mbarrier at shared address " +
+                    std::to_string(mbarrier) + " of cta " +
+                    std::to_string(owner->index));
+    if (!engine.options.checkRaces)
+      continue;
+    Region &shared = owner->shared;
+    Conflict conflict =
+        shared.shadow.checkWrite(mbarrier - shared.address, kBytes,
+                                 accessor(/*isShared=*/true, /*isWrite=*/true));
+    bool isFenced =
+        conflict.kind == Conflict::Kind::Unfenced && barrier->second.isFenced;
+    if (conflict && !isFenced)
+      return report("the mbarrier: " +
+                    engine.describeConflict(conflict, /*isWrite=*/true,
+                                            /*isAsync=*/true));
+  }
+  return true;
+}
+
+bool BulkCopy::usesShared(const Cta &owner) const {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](const Piece &piece) { return piece.owner == &owner; });
 }
 
 uint64_t BulkCopy::chunkAddress(const Piece &piece, uint32_t offset) const {
@@ -129,10 +142,10 @@ bool BulkCopy::load(Piece &piece) {
   if (size > 0)
     std::memcpy(&row[piece.begin], region->at(piece.global), size);
   for (uint32_t offset = 0; offset < piece.bytes; offset += kChunk) {
-    if (!cta->shared.contains(chunkAddress(piece, offset), kChunk))
+    Region &shared = piece.owner->shared;
+    if (!shared.contains(chunkAddress(piece, offset), kChunk))
       return report("the swizzled address is outside shared memory");
-    if (!check(cta->shared, chunkAddress(piece, offset), kChunk,
-               /*isWrite=*/true))
+    if (!check(shared, chunkAddress(piece, offset), kChunk, /*isWrite=*/true))
       return false;
     std::memcpy(chunk(piece, offset), &row[offset], kChunk);
     // Rows of a box past the valid ones may be uninitialized. The readers of
@@ -141,14 +154,18 @@ bool BulkCopy::load(Piece &piece) {
     uint32_t end = std::min(offset + kChunk, piece.end);
     if (begin < end && !region->isInitialized(
                            piece.global + (begin - piece.begin), end - begin))
-      cta->shared.markUninitialized(chunkAddress(piece, offset), kChunk);
+      shared.markUninitialized(chunkAddress(piece, offset), kChunk);
   }
-  auto barrier = cta->mbarriers.find(mbarrier);
-  if (barrier == cta->mbarriers.end())
+  if (piece.owner != cta)
+    piece.owner->noteOutsider(
+        accessor(/*isShared=*/true, /*isWrite=*/true).access);
+  auto barrier = piece.owner->mbarriers.find(mbarrier);
+  if (barrier == piece.owner->mbarriers.end())
     return report("the mbarrier on which it completes does not exist any more");
   barrier->second.filledPhases = barrier->second.phase + 1;
   barrier->second.filler = {instruction, warp.index * kWarpLanes + lane};
-  cta->completeTransaction(barrier->second, piece.bytes, writeUnit, writeTick);
+  piece.owner->completeTransaction(barrier->second, piece.bytes, *cta,
+                                   writeUnit, writeTick);
   return true;
 }
 

@@ -20,6 +20,8 @@ public:
     /// Addresses before swizzling.
     uint64_t shared = 0, global = 0;
     uint32_t bytes = 0;
+    /// The CTA that has the shared memory.
+    Cta *owner = nullptr;
     /// The chunk's bytes that are within the tensor, at `global`. A load
     /// zero-fills the others; a store skips them.
     uint32_t begin = 0, end = 0;
@@ -31,11 +33,12 @@ public:
 
   bool advance(Engine &engine) override;
   bool isDone() const override { return pieces.empty() && held.empty(); }
-  bool usesShared() const override { return !pieces.empty(); }
+  bool usesShared(const Cta &owner) const override;
   bool hasReadAll() const { return pieces.empty(); }
 
-  /// Whether the mbarrier is visible to the async proxy; false after an error.
-  bool knowsMbarrier();
+  /// Whether the mbarrier in each of `owners`, to which the copy loads, is
+  /// visible to the async proxy; false after an error.
+  bool knowsMbarriers(const std::vector<Cta *> &owners);
 
   /// Chunks that have not started; for stores, chunks read and not written.
   std::vector<Piece> pieces, held;
@@ -59,7 +62,7 @@ private:
   Accessor accessor(bool isShared, bool isWrite) const;
   bool report(const std::string &text);
   uint8_t *chunk(const Piece &piece, uint32_t offset) {
-    return warp.cta.shared.at(chunkAddress(piece, offset));
+    return piece.owner->shared.at(chunkAddress(piece, offset));
   }
   uint64_t chunkAddress(const Piece &piece, uint32_t offset) const;
 

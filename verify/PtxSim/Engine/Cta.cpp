@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Cluster.h"
 #include "Engine.h"
 #include "TensorMemory.h"
 #include "Wgmma.h"
@@ -38,9 +39,11 @@ static std::unique_ptr<Region> takeShared(Launch &launch) {
   return region;
 }
 
-Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)
-    : launch(launch), index(index), serial(serial),
-      sharedMemory(takeShared(launch)), shared(*sharedMemory) {
+Cta::Cta(Launch &launch, uint32_t index, uint32_t serial,
+         std::shared_ptr<Cluster> cluster)
+    : launch(launch), index(index), serial(serial), cluster(cluster),
+      rank(uint32_t(cluster->ctas.size())), sharedMemory(takeShared(launch)),
+      shared(*sharedMemory) {
   unsigned numWarps = (launch.threads + kWarpLanes - 1) / kWarpLanes;
   ClockRef start(new Clock(serial, numWarps));
   for (unsigned i = 0; i < numWarps; ++i) {
@@ -73,22 +76,34 @@ void Cta::wakeAll(GroupState state) {
       warp->wake(state);
 }
 
-bool Cta::arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock) {
+bool Cta::arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock,
+                 const Cta &from) {
   if (count > barrier.pending)
     return false;
   barrier.pending -= count;
-  join(barrier.collecting, clock);
+  join(&from == this ? barrier.collecting : barrier.collectingOutside, clock);
   launch.engine->noteProgress();
   finishPhaseIfComplete(barrier);
   return true;
 }
 
-void Cta::completeTransaction(Mbarrier &barrier, int64_t bytes, unsigned unit,
-                              uint32_t tick) {
+void Cta::completeTransaction(Mbarrier &barrier, int64_t bytes, const Cta &from,
+                              unsigned unit, uint32_t tick) {
   barrier.transactions -= bytes;
-  if (!barrier.collecting)
-    barrier.collecting = ClockRef(new Clock(serial, unsigned(warps.size())));
-  unshare(barrier.collecting).own.set(unit, 1, tick);
+  ClockRef &collecting =
+      &from == this ? barrier.collecting : barrier.collectingOutside;
+  auto makeClock = [&] {
+    return ClockRef(new Clock(from.serial, unsigned(from.warps.size())));
+  };
+  if (!collecting)
+    collecting = makeClock();
+  if (collecting->serial == from.serial) {
+    unshare(collecting).own.set(unit, 1, tick);
+  } else {
+    ClockRef clock = makeClock();
+    clock->own.set(unit, 1, tick);
+    join(collecting, clock);
+  }
   launch.engine->noteProgress();
   finishPhaseIfComplete(barrier);
 }
@@ -99,6 +114,7 @@ void Cta::finishPhaseIfComplete(Mbarrier &barrier) {
   ++barrier.phase;
   barrier.pending = barrier.expected;
   join(barrier.completed, barrier.collecting);
-  barrier.collecting = ClockRef();
+  join(barrier.completedOutside, barrier.collectingOutside);
+  barrier.collecting = barrier.collectingOutside = ClockRef();
   wakeAll(GroupState::Mbarrier);
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Engine.h"
+#include "Cluster.h"
 #include "Wgmma.h"
 
 #include <algorithm>
@@ -225,16 +226,17 @@ bool Engine::startReady() {
         continue;
       }
       ++statistics.launches;
-      launch->order.resize(launch->gridCtas);
-      for (uint32_t i = 0; i < launch->gridCtas; ++i)
+      uint32_t clusters = launch->gridCtas / launch->clusterCtas;
+      launch->order.resize(clusters);
+      for (uint32_t i = 0; i < clusters; ++i)
         launch->order[i] = i;
       // Hardware starts CTAs roughly in order.
       constexpr uint32_t kWindow = 16;
       if (style != Style::Fair)
-        for (uint32_t i = 0; i + 1 < launch->gridCtas; ++i)
-          std::swap(launch->order[i],
-                    launch->order[i + random.below(std::min(
-                                          kWindow, launch->gridCtas - i))]);
+        for (uint32_t i = 0; i + 1 < clusters; ++i)
+          std::swap(
+              launch->order[i],
+              launch->order[i + random.below(std::min(kWindow, clusters - i))]);
       active.push_back(launch.get());
       if (launch->isResident)
         numAwaited += launch->gridCtas;
@@ -245,14 +247,14 @@ bool Engine::startReady() {
   return !isAllDone;
 }
 
-/// Makes one more CTA resident; false if none is left.
+/// Makes one more CTA, with its cluster, resident; false if none is left.
 bool Engine::admit() {
   size_t first = random.below(active.size());
   for (size_t i = 0; i < active.size(); ++i) {
     Launch &launch = *active[(first + i) % active.size()];
     if (launch.started == launch.gridCtas)
       continue;
-    addCta(launch);
+    addCluster(launch);
     return true;
   }
   return false;
@@ -263,7 +265,7 @@ bool Engine::admit() {
 bool Engine::admitAwaited() {
   for (Launch *launch : active)
     if (launch->isResident && launch->started < launch->gridCtas) {
-      addCta(*launch);
+      addCluster(*launch);
       return true;
     }
   return false;
@@ -277,13 +279,23 @@ uint32_t Engine::addSerial(Launch &launch, uint32_t index) {
   return nextSerial++;
 }
 
-void Engine::addCta(Launch &launch) {
+void Engine::addCluster(Launch &launch) {
+  auto cluster = std::make_shared<Cluster>(nextSerial);
+  for (uint32_t i = 0; i < launch.clusterCtas; ++i)
+    addCta(launch, cluster);
+}
+
+void Engine::addCta(Launch &launch, const std::shared_ptr<Cluster> &cluster) {
   if (launch.isResident)
     --numAwaited;
   ++statistics.ctas;
-  uint32_t index = launch.order[launch.started++];
+  auto rank = uint32_t(cluster->ctas.size());
+  uint32_t index =
+      launch.order[launch.started++ / launch.clusterCtas] * launch.clusterCtas +
+      rank;
   ctas.push_back(
-      std::make_unique<Cta>(launch, index, addSerial(launch, index)));
+      std::make_unique<Cta>(launch, index, addSerial(launch, index), cluster));
+  cluster->ctas.push_back(ctas.back().get());
   for (const std::unique_ptr<Warp> &warp : ctas.back()->warps) {
     warp->priority = random.next();
     queue(*warp);
@@ -332,6 +344,7 @@ void Engine::retire(Cta &cta) {
                                 [&](Warp *warp) { return &warp->cta == &cta; }),
                  sleepers.end());
   Launch &launch = cta.launch;
+  cta.cluster->ctas[cta.rank] = nullptr;
   letDependentsBegin(cta);
   noteProgress();
   ctas.erase(std::find_if(ctas.begin(), ctas.end(), [&](const auto &entry) {
@@ -470,8 +483,7 @@ bool Engine::isFenced(const Access &write, bool isShared,
   return true;
 }
 
-SyncVariable &Engine::syncVariable(const Cta &cta, bool isShared,
-                                   uint64_t address) {
-  return isShared ? sharedSync[uint64_t(cta.serial) << 32 | address]
-                  : globalSync[address];
+SyncVariable &Engine::syncVariable(const Cta *owner, uint64_t address) {
+  return owner ? sharedSync[uint64_t(owner->serial) << 32 | address]
+               : globalSync[address];
 }

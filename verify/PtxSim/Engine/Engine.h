@@ -88,7 +88,8 @@ public:
   bool isFenced(const Access &write, bool isShared,
                 const Clock &reader) const override;
   FenceLog &fenceLog(const Cta &cta);
-  SyncVariable &syncVariable(const Cta &cta, bool isShared, uint64_t address);
+  /// `owner`: the CTA that has the memory; null for global memory.
+  SyncVariable &syncVariable(const Cta *owner, uint64_t address);
 
   const SimulatorOptions options;
   Random random;
@@ -126,7 +127,9 @@ private:
   bool admitAwaited();
   /// A new serial, for a CTA with this %ctaid or for a copy.
   uint32_t addSerial(Launch &launch, uint32_t index);
-  void addCta(Launch &launch);
+  void addCta(Launch &launch, const std::shared_ptr<Cluster> &cluster);
+  /// Makes all CTAs of the next cluster resident.
+  void addCluster(Launch &launch);
   void keepTold(const Cta &cta);
   void retire(Cta &cta);
   /// Reports what an ending CTA leaves unfinished; false if there is anything.

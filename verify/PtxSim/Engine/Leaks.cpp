@@ -41,6 +41,9 @@ private:
 
 std::string LeakFinder::findInWarp(const Warp &warp) const {
   constexpr const char *kWait = "; wait for it first";
+  if (warp.clusterOpen)
+    return "an arrival at the cluster's barrier without a wait, by warp " +
+           std::to_string(warp.index) + kWait;
   if (warp.productsInFlight > 0) {
     const Warpgroup &group = *cta.warpgroups[warp.index / kWarpgroupWarps];
     const ProductGroup *products = group.open.get();
@@ -124,9 +127,13 @@ std::string LeakFinder::find() const {
 bool Engine::checkLeaks(Cta &cta) {
   std::string leak = LeakFinder(*this, cta).find();
   for (const std::shared_ptr<AsyncOperation> &operation : operations)
-    if (leak.empty() && operation->cta == &cta && operation->usesShared())
+    if (leak.empty() && operation->usesShared(cta))
       leak = "a pending copy into its shared memory: " +
              describeInstruction(operation->instruction);
+  if (const Access *late = leak.empty() ? cta.findLateOutsider() : nullptr)
+    leak = "its shared memory in use by another CTA of the cluster: " +
+           describeInstruction(late->id) +
+           "; wait at the cluster's barrier ahead of the end";
   if (!leak.empty())
     fail("cta " + std::to_string(cta.index) + " of '" +
          cta.launch.kernel->name + "' has ended with " + leak);

@@ -109,7 +109,8 @@ static std::string describeState(const Warp &warp, const Group &group) {
                                        "waits for an mbarrier",
                                        "waits for registers",
                                        "waits for its warpgroup",
-                                       "waits for the previous launch"};
+                                       "waits for the previous launch",
+                                       "waits for its cluster"};
   unsigned lane = unsigned(__builtin_ctz(group.lanes | 1u << 31));
   std::string text = "  cta " + std::to_string(warp.cta.index) + ", warp " +
                      std::to_string(warp.index) + ", " +

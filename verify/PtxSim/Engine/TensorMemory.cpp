@@ -9,6 +9,7 @@
 
 #include "../Machine/TensorMap.h"
 #include "../Numbers/Product.h"
+#include "Cluster.h"
 
 #include <cmath>
 #include <cstring>
@@ -115,7 +116,7 @@ Accessor TensorQueue::accessor(const TensorOperation &operation) const {
   Accessor now;
   now.oracle = cta->launch.engine;
   now.clock = operation.clock.get();
-  now.horizon = cta->serial;
+  now.horizon = cta->cluster->firstSerial;
   now.access.who = Access::pack(cta->serial, operation.unit,
                                 /*isStrong=*/false);
   now.access.tick = operation.tick;
@@ -237,7 +238,7 @@ bool TensorQueue::commit(const TensorOperation &operation) {
   if (barrier == cta->mbarriers.end())
     return report(operation,
                   "the mbarrier at which it arrives does not exist any more");
-  if (!cta->arrive(barrier->second, 1, operation.clock))
+  if (!cta->arrive(barrier->second, 1, operation.clock, *cta))
     return report(operation, "more arrivals than the " +
                                  std::to_string(barrier->second.expected) +
                                  " that the mbarrier expects");

@@ -68,7 +68,9 @@ public:
 
   bool advance(Engine &engine) override;
   bool isDone() const override { return pending.empty(); }
-  bool usesShared() const override { return !pending.empty(); }
+  bool usesShared(const Cta &owner) const override {
+    return &owner == cta && (!pending.empty());
+  }
 
   /// Adds an operation of the thread.
   void add(TensorOperation operation);

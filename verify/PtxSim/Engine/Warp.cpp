@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Cluster.h"
 #include "Engine.h"
 
 #include <cstdio>
@@ -38,14 +39,16 @@ static uint32_t specialValue(SpecialRegister which, const Cta &cta,
   case SpecialRegister::NtidZ:
   case SpecialRegister::NctaidY:
   case SpecialRegister::NctaidZ:
-  case SpecialRegister::ClusterNctaRank:
     return 1;
   case SpecialRegister::TidY:
   case SpecialRegister::TidZ:
   case SpecialRegister::CtaidY:
   case SpecialRegister::CtaidZ:
-  case SpecialRegister::ClusterCtaRank:
     return 0;
+  case SpecialRegister::ClusterNctaRank:
+    return cta.launch.clusterCtas;
+  case SpecialRegister::ClusterCtaRank:
+    return cta.rank;
   case SpecialRegister::LanemaskLt:
     return (1u << lane) - 1;
   case SpecialRegister::LanemaskLe:
@@ -104,6 +107,32 @@ static std::string describeRange(const Region &region, uint64_t address,
          region.name + " + " + std::to_string(address - region.address) + ")";
 }
 
+Cta *Warp::findOwner(const Instruction &instruction, unsigned lane,
+                     uint64_t &address) {
+  uint64_t rank = address >> kClusterRankShift;
+  if (rank == 0)
+    return &cta;
+  const std::vector<Cta *> &ctas = cta.cluster->ctas;
+  Cta *owner = rank <= ctas.size() ? ctas[rank - 1] : nullptr;
+  address &= (uint64_t(1) << kClusterRankShift) - 1;
+  if (owner == &cta)
+    return owner;
+  if (!owner) {
+    fail(instruction, lane,
+         rank <= ctas.size()
+             ? "accesses shared memory of CTA " + std::to_string(rank - 1) +
+                   " of the cluster, which has ended; wait at the cluster's "
+                   "barrier ahead of its end"
+             : "the address " + hex(address) +
+                   " is of no shared memory of the cluster");
+    return nullptr;
+  }
+  owner->noteOutsider(accessor(instruction, lane, 1u << lane, /*isShared=*/true,
+                               /*isStrong=*/false)
+                          .access);
+  return owner;
+}
+
 Warp::Place Warp::locate(const Instruction &instruction, unsigned lane,
                          Space space, uint64_t address, uint64_t size,
                          uint64_t alignment) {
@@ -113,7 +142,7 @@ Warp::Place Warp::locate(const Instruction &instruction, unsigned lane,
   };
   if (space == Space::Generic) {
     uint64_t window = address & ~(kWindowBytes - 1);
-    space = window == kSharedWindow  ? Space::Shared
+    space = window == kSharedWindow  ? Space::Cluster
             : window == kLocalWindow ? Space::Local
             : window == kParamWindow ? Space::Param
                                      : Space::Global;
@@ -124,6 +153,7 @@ Warp::Place Warp::locate(const Instruction &instruction, unsigned lane,
     return reject("the address " + hex(address) + " is not a multiple of " +
                   std::to_string(alignment));
   Region *region = nullptr;
+  Cta *owner = nullptr;
   switch (space) {
   case Space::Local:
     if (address > local.size() / kWarpLanes ||
@@ -138,7 +168,12 @@ Warp::Place Warp::locate(const Instruction &instruction, unsigned lane,
     return {&params[address], nullptr, address};
   }
   case Space::Shared:
-    region = &cta.shared;
+    owner = &cta;
+    break;
+  case Space::Cluster:
+    owner = findOwner(instruction, lane, address);
+    if (!owner)
+      return Place();
     break;
   case Space::Generic:
   case Space::Global:
@@ -147,10 +182,12 @@ Warp::Place Warp::locate(const Instruction &instruction, unsigned lane,
       return reject("no memory was allocated at " + hex(address));
     break;
   }
+  if (owner)
+    region = &owner->shared;
   if (!region->contains(address, size))
     return reject("out of bounds: " + describeRange(*region, address, size) +
                   ", which has " + std::to_string(region->size) + " bytes");
-  return {region->at(address), region, address};
+  return {region->at(address), region, address, owner};
 }
 
 Accessor Warp::accessor(const Instruction &instruction, unsigned lane,
@@ -159,7 +196,7 @@ Accessor Warp::accessor(const Instruction &instruction, unsigned lane,
   Accessor accessor;
   accessor.oracle = &engine;
   accessor.clock = clocks[lane].get();
-  accessor.horizon = isShared ? cta.serial : engine.horizon;
+  accessor.horizon = isShared ? cta.cluster->firstSerial : engine.horizon;
   accessor.access.who = Access::pack(cta.serial, index, isStrong);
   accessor.access.tick = tick;
   accessor.access.lanes = lanes;
@@ -177,7 +214,7 @@ bool Warp::checkRead(const Instruction &instruction, unsigned lane,
     return true;
   const SimulatorOptions &options = cta.launch.engine->options;
   if (options.checkRaces) {
-    bool isShared = region == &cta.shared;
+    bool isShared = place.owner != nullptr;
     Conflict conflict = region->shadow.read(
         place.address - region->address, size,
         accessor(instruction, lane, lanes, isShared, isStrong));
@@ -204,7 +241,7 @@ bool Warp::checkWrite(const Instruction &instruction, unsigned lane,
     return true;
   cta.launch.engine->noteProgress();
   if (cta.launch.engine->options.checkRaces) {
-    bool isShared = region == &cta.shared;
+    bool isShared = place.owner != nullptr;
     Conflict conflict = region->shadow.write(
         place.address - region->address, size,
         accessor(instruction, lane, lanes, isShared, isStrong));
@@ -223,7 +260,7 @@ bool Warp::checkLateWrite(const Instruction &instruction, unsigned lane,
                           uint64_t size) {
   Region *region = place.region;
   if (cta.launch.engine->options.checkRaces) {
-    bool isShared = region == &cta.shared;
+    bool isShared = place.owner != nullptr;
     Accessor late = accessor(instruction, lane, 1u << lane, isShared,
                              /*isStrong=*/false);
     late.access.who = Access::pack(cta.serial, unit, /*isStrong=*/false);
@@ -247,7 +284,7 @@ bool Warp::checkKnown(const Instruction &instruction, unsigned lane,
   Region *region = place.region;
   Conflict conflict = region->shadow.checkWrite(
       place.address - region->address, size,
-      accessor(instruction, lane, 1u << lane, region == &cta.shared,
+      accessor(instruction, lane, 1u << lane, place.owner != nullptr,
                /*isStrong=*/false));
   if (conflict)
     reportConflict(instruction, lane, place, size, /*isWrite=*/false, conflict);
@@ -339,6 +376,7 @@ void Warp::exitLanes(LaneMask mask) {
   if (current().lanes == 0)
     groups.erase(groups.begin() + long(running));
   wake(GroupState::Converge);
+  cta.cluster->finishPhaseIfComplete();
 }
 
 void Warp::branch(const Instruction &instruction, LaneMask taken) {

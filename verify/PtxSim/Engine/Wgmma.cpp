@@ -9,6 +9,7 @@
 
 #include "../Machine/TensorMap.h"
 #include "../Program/WgmmaForms.h"
+#include "Cluster.h"
 
 #include <algorithm>
 #include <cstring>
@@ -92,7 +93,7 @@ const uint8_t *ProductGroup::readChunk(const AsyncProduct &product,
     Accessor now;
     now.oracle = &engine;
     now.clock = clock.get();
-    now.horizon = cta->serial;
+    now.horizon = cta->cluster->firstSerial;
     now.access.who = Access::pack(cta->serial, unit, /*isStrong=*/false);
     now.access.tick = tick;
     now.access.lanes = 1;

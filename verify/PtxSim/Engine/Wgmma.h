@@ -53,7 +53,9 @@ public:
 
   bool advance(Engine &engine) override;
   bool isDone() const override { return next == products.size(); }
-  bool usesShared() const override { return next < products.size(); }
+  bool usesShared(const Cta &owner) const override {
+    return &owner == cta && (next < products.size());
+  }
 
   std::vector<AsyncProduct> products;
   /// Knowledge common to all of its threads at the start of the last MMA.

@@ -121,7 +121,7 @@ Step atomic(Warp &warp, const Instruction &instruction, LaneMask mask) {
         addressOf(warp, instruction.addresses[0], lane), bytes, bytes);
     if (!place.bytes)
       return Step::Failed;
-    bool isShared = place.region == &warp.cta.shared;
+    bool isShared = place.owner != nullptr;
     bool isStrong = semantics.isStrongAt(isShared);
     learnFrom(warp, lane, place, semantics);
     if (!warp.checkRead(instruction, lane, 1u << lane, place, bytes,

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Engine/Engine.h"
-#include "Decoder.h"
+#include "ClusterForms.h"
 #include "MbarrierForms.h"
 #include "WarpForms.h"
 
@@ -105,6 +105,8 @@ void decodeBarrier(Decoder &d) {
     d.instruction.handler = syncWarp;
     return;
   }
+  if (!isShort && d.take("cluster"))
+    return decodeClusterBarrier(d);
   d.take("cta");
   std::string mode = d.takeOneOf({"sync", "arrive"});
   bool isAligned = d.take("aligned") || isShort;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Engine/BulkCopy.h"
+#include "../Engine/Cluster.h"
 #include "../Engine/Engine.h"
 #include "../Machine/TensorMap.h"
 #include "CopyForms.h"
@@ -23,7 +24,7 @@ namespace {
 // Boxes of tensors
 //===----------------------------------------------------------------------===//
 
-constexpr uint32_t kLoads = 1, kTensor = 2;
+constexpr uint32_t kLoads = 1, kTensor = 2, kMulticasts = 4;
 constexpr uint64_t kChunk = 16, kTensorAlignment = 128;
 
 bool readTensorMap(Warp &warp, const Instruction &instruction, unsigned lane,
@@ -35,8 +36,9 @@ bool readTensorMap(Warp &warp, const Instruction &instruction, unsigned lane,
   if (!place.bytes)
     return false;
   std::memcpy(&map, place.bytes, sizeof(map));
-  if (map.magic == TensorMapBits::kMagic &&
-      map.rank == instruction.operands.size())
+  size_t rank =
+      instruction.operands.size() - (instruction.flags & kMulticasts ? 1 : 0);
+  if (map.magic == TensorMapBits::kMagic && map.rank == rank)
     return true;
   warp.fail(instruction, lane,
             map.magic == TensorMapBits::kMagic
@@ -87,8 +89,9 @@ void addRows(BulkCopy &copy, const TensorMapBits &map, const int32_t *origin,
 
 /// Fills in what is copied; addresses[0] is the destination, [1] the source,
 /// [2] the mbarrier of a load. Operands: coordinates, or the number of bytes.
+/// `owners` becomes the CTA that has the shared memory.
 bool fillChunks(Warp &warp, const Instruction &instruction, unsigned lane,
-                BulkCopy &copy) {
+                BulkCopy &copy, std::vector<Cta *> &owners) {
   bool loads = instruction.flags & kLoads,
        isTensor = instruction.flags & kTensor;
   const AddressOperand &shared = instruction.addresses[loads ? 0 : 1];
@@ -115,11 +118,12 @@ bool fillChunks(Warp &warp, const Instruction &instruction, unsigned lane,
     }
   }
   Warp::Place inShared =
-      warp.locate(instruction, lane, Space::Shared,
+      warp.locate(instruction, lane, instruction.space,
                   addressOf(warp, shared, lane), bytes, alignment);
   if (!inShared.bytes)
     return false;
   copy.bytes = bytes;
+  owners = {inShared.owner};
   if (isTensor) {
     copy.swizzleBytes = map.swizzleBytes;
     addRows(copy, map, origin, inShared.address);
@@ -157,21 +161,71 @@ Step bulkPrefetch(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
+/// Replaces the CTA of a load by all that the mask names: each gets the bytes
+/// at the same address of its own memory. False after an error.
+bool addMulticast(Warp &warp, const Instruction &instruction, unsigned lane,
+                  std::vector<Cta *> &owners) {
+  const std::vector<Cta *> &ctas = warp.cta.cluster->ctas;
+  uint32_t targets = warp.lanes<uint16_t>(instruction.operands.back())[lane];
+  auto reject = [&](const std::string &text) {
+    warp.fail(instruction, lane, text);
+    return false;
+  };
+  if (owners.front() != &warp.cta)
+    return reject("a multicast names memory of the thread's own CTA, and the "
+                  "mask names the others");
+  if (targets == 0 || targets >> ctas.size())
+    return reject("the multicast mask " + std::to_string(targets) +
+                  " names no CTAs, or others than the " +
+                  std::to_string(ctas.size()) + " of the cluster");
+  owners.clear();
+  for (size_t rank = 0; rank < ctas.size(); ++rank) {
+    if (!(targets >> rank & 1))
+      continue;
+    if (!ctas[rank])
+      return reject("copies to CTA " + std::to_string(rank) +
+                    " of the cluster, which has ended");
+    owners.push_back(ctas[rank]);
+  }
+  return true;
+}
+
+/// Sets the CTAs to which the pieces of a copy go, or from which they come.
+void setOwners(BulkCopy &copy, const std::vector<Cta *> &owners) {
+  std::vector<BulkCopy::Piece> pieces;
+  for (Cta *owner : owners)
+    for (BulkCopy::Piece &piece : copy.pieces) {
+      pieces.push_back(piece);
+      pieces.back().owner = owner;
+    }
+  copy.pieces = std::move(pieces);
+}
+
 Step bulkCopy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Engine &engine = *warp.cta.launch.engine;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
     auto copy = std::make_shared<BulkCopy>(warp, instruction, lane);
     copy->loads = instruction.flags & kLoads;
-    if (!fillChunks(warp, instruction, lane, *copy))
+    std::vector<Cta *> owners;
+    if (!fillChunks(warp, instruction, lane, *copy, owners))
       return Step::Failed;
     if (copy->loads) {
-      if (!findMbarrier(warp, instruction, lane, 2))
+      const Mbarrier *barrier = findMbarrier(warp, instruction, lane, 2);
+      if (!barrier)
         return Step::Failed;
-      copy->mbarrier = addressOf(warp, instruction.addresses[2], lane);
+      if (barrier->cta != owners.front())
+        return warp.fail(instruction, lane,
+                         "the mbarrier is in another CTA than the bytes");
+      copy->mbarrier = addressOf(warp, instruction.addresses[2], lane) &
+                       ((uint64_t(1) << kClusterRankShift) - 1);
     }
+    if (instruction.flags & kMulticasts &&
+        !addMulticast(warp, instruction, lane, owners))
+      return Step::Failed;
+    setOwners(*copy, owners);
     copy->clock = warp.release(1u << lane);
-    if (copy->loads && !copy->knowsMbarrier())
+    if (copy->loads && !copy->knowsMbarriers(owners))
       return Step::Failed;
     if (!copy->loads)
       warp.bulkOf(lane).open.push_back(copy);
@@ -293,11 +347,12 @@ void moec::ptx::decodeBulk(Decoder &d) {
     d.take("tile");
   bool loads = from == "global";
   bool hints = d.take("L2::cache_hint");
+  bool multicasts = loads && d.take("multicast::cluster");
   if (to.empty() || from.empty() || loads == (to == "global") ||
       (isTensor && rank.empty()) ||
       !d.take(loads ? "mbarrier::complete_tx::bytes" : "bulk_group"))
     return;
-  size_t expected = size_t(isTensor ? 2 : 3) + loads + hints;
+  size_t expected = size_t(isTensor ? 2 : 3) + loads + multicasts + hints;
   if (!d.expectOperands(expected, expected))
     return;
   for (size_t i = 0; i < 2; ++i)
@@ -309,7 +364,11 @@ void moec::ptx::decodeBulk(Decoder &d) {
     d.value(2, 4);
   if (loads)
     d.address(isTensor ? 2 : 3);
-  d.instruction.space = Space::Shared;
-  d.instruction.flags = (loads ? kLoads : 0) | (isTensor ? kTensor : 0);
+  if (multicasts)
+    d.value(isTensor ? 3 : 4, 2);
+  d.instruction.space =
+      to == "shared::cluster" ? Space::Cluster : Space::Shared;
+  d.instruction.flags = (loads ? kLoads : 0) | (isTensor ? kTensor : 0) |
+                        (multicasts ? kMulticasts : 0);
   d.instruction.handler = bulkCopy;
 }

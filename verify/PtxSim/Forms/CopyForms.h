@@ -29,7 +29,9 @@ public:
 
   bool advance(Engine &engine) override;
   bool isDone() const override { return pending == 0; }
-  bool usesShared() const override { return unsettled != 0; }
+  bool usesShared(const Cta &owner) const override {
+    return &owner == cta && (unsettled != 0);
+  }
 
   void arrive(unsigned lane);
   /// Makes a lane's copy the thread's own access, after its wait.

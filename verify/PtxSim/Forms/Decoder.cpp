@@ -454,6 +454,7 @@ Status moec::ptx::decodeProgram(const RawModule &module,
   addWarpForms(table);
   addMatrixForms(table);
   addBarrierForms(table);
+  addClusterForms(table);
   addCopyForms(table);
   addWgmmaForms(table);
   addTensorForms(table);
@@ -466,6 +467,7 @@ Status moec::ptx::decodeProgram(const RawModule &module,
     kernel->requiredThreads = raw.requiredThreads;
     kernel->maxThreads = raw.maxThreads;
     kernel->maxRegisters = raw.maxRegisters;
+    kernel->clusterCtas = raw.clusterCtas;
     Decoder decoder(module, raw, *kernel, globals);
     if (Status status = decoder.decode(table); !status)
       return status;

@@ -31,6 +31,7 @@ void addAtomicForms(FormTable &table);
 void addWarpForms(FormTable &table);
 void addMatrixForms(FormTable &table);
 void addBarrierForms(FormTable &table);
+void addClusterForms(FormTable &table);
 void addCopyForms(FormTable &table);
 void addWgmmaForms(FormTable &table);
 void addTensorForms(FormTable &table);

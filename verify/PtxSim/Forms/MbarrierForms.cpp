@@ -18,10 +18,9 @@ constexpr uint64_t kBytes = 8;
 
 Warp::Place locate(Warp &warp, const Instruction &instruction, unsigned lane,
                    size_t index) {
-  bool isGeneric = instruction.space == Space::Generic;
-  return warp.locate(
-      instruction, lane, isGeneric ? Space::Generic : Space::Shared,
-      addressOf(warp, instruction.addresses[index], lane), kBytes, kBytes);
+  return warp.locate(instruction, lane, instruction.space,
+                     addressOf(warp, instruction.addresses[index], lane),
+                     kBytes, kBytes);
 }
 
 } // namespace
@@ -31,8 +30,9 @@ Mbarrier *moec::ptx::findMbarrier(Warp &warp, const Instruction &instruction,
   Warp::Place place = locate(warp, instruction, lane, index);
   if (!place.bytes)
     return nullptr;
-  auto found = warp.cta.mbarriers.find(place.address);
-  if (found == warp.cta.mbarriers.end()) {
+  std::unordered_map<uint64_t, Mbarrier> &mbarriers = place.owner->mbarriers;
+  auto found = mbarriers.find(place.address);
+  if (found == mbarriers.end()) {
     warp.fail(instruction, lane,
               "there is no mbarrier at shared address " +
                   std::to_string(place.address));
@@ -65,6 +65,7 @@ Step init(Warp &warp, const Instruction &instruction, LaneMask mask) {
                            " arrivals");
     Mbarrier barrier;
     barrier.expected = barrier.pending = count;
+    barrier.cta = &warp.cta;
     barrier.initializer = warp.index * kWarpLanes + lane;
     barrier.last = {instruction.id, barrier.initializer};
     if (!warp.cta.mbarriers.emplace(place.address, barrier).second)
@@ -95,7 +96,7 @@ Step invalidate(Warp &warp, const Instruction &instruction, LaneMask mask) {
 //===----------------------------------------------------------------------===//
 
 constexpr uint32_t kExpects = 1, kArrives = 2, kHasCount = 4, kRelaxed = 8,
-                   kCompletes = 16;
+                   kCompletes = 16, kClusterScope = 32;
 
 /// Operands: state, and the count or the bytes.
 Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
@@ -124,7 +125,7 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     }
     if (flags & kCompletes) {
       barrier->transactions -= number;
-      warp.cta.finishPhaseIfComplete(*barrier);
+      barrier->cta->finishPhaseIfComplete(*barrier);
     }
     if (!(flags & kArrives))
       continue;
@@ -138,13 +139,15 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     // Arrivals at one phase may carry the joined clock of all lanes.
     unsigned lanes = unsigned(__builtin_popcount(rest));
     ClockRef clock;
-    if (!(flags & kRelaxed)) {
+    // Scope cta does not include the threads of another CTA.
+    bool isInScope = barrier->cta == &warp.cta || flags & kClusterScope;
+    if (!(flags & kRelaxed) && isInScope) {
       if (!released && barrier->pending >= lanes)
         released = warp.release(rest);
       clock = released ? released : warp.release(1u << lane);
     }
     uint32_t count = flags & kHasCount ? number : 1;
-    if (!warp.cta.arrive(*barrier, count, clock))
+    if (!barrier->cta->arrive(*barrier, count, clock, warp.cta))
       return warp.fail(instruction, lane,
                        "more arrivals than the " +
                            std::to_string(barrier->expected) +
@@ -178,8 +181,11 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
       continue;
     done |= 1u << lane;
     barrier->seenPhases = barrier->phase;
-    if (!(flags & kRelaxed))
-      warp.acquire(1u << lane, barrier->completed);
+    if (flags & kRelaxed)
+      continue;
+    warp.acquire(1u << lane, barrier->completed);
+    if (flags & kClusterScope)
+      warp.acquire(1u << lane, barrier->completedOutside);
   }
   warp.needsTensorFence |= done;
   Engine &engine = *warp.cta.launch.engine;
@@ -200,14 +206,18 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
 // Forms
 //===----------------------------------------------------------------------===//
 
-/// Takes semantics, scope, space and type; false for other words.
-bool takeQualifiers(Decoder &d) {
+/// Takes semantics, scope, space and type; false for other words. An mbarrier
+/// of another CTA `mayBeOutside` for arrivals only.
+bool takeQualifiers(Decoder &d, bool mayBeOutside = false) {
   if (d.takeOneOf({"release", "acquire", "relaxed"}) == "relaxed")
     d.instruction.flags |= kRelaxed;
-  d.takeOneOf({"cta", "cluster"});
+  if (d.takeOneOf({"cta", "cluster"}) == "cluster")
+    d.instruction.flags |= kClusterScope;
   d.instruction.space = takeSpace(d);
-  return d.takeType() == "b64" && (d.instruction.space == Space::Shared ||
-                                   d.instruction.space == Space::Generic);
+  bool isThere = d.instruction.space == Space::Shared ||
+                 d.instruction.space == Space::Generic ||
+                 (mayBeOutside && d.instruction.space == Space::Cluster);
+  return d.takeType() == "b64" && isThere;
 }
 
 void decodeInit(Decoder &d) {
@@ -220,7 +230,8 @@ void decodeInit(Decoder &d) {
 
 void decodeArrive(Decoder &d) {
   bool expects = d.take("expect_tx");
-  if (!takeQualifiers(d) || !d.expectOperands(expects ? 3 : 2, 3))
+  if (!takeQualifiers(d, /*mayBeOutside=*/true) ||
+      !d.expectOperands(expects ? 3 : 2, 3))
     return;
   d.result(0, 8);
   d.address(1);
@@ -232,7 +243,7 @@ void decodeArrive(Decoder &d) {
 }
 
 void decodeTransaction(Decoder &d, uint32_t flags) {
-  if (!takeQualifiers(d) || !d.expectOperands(2, 2))
+  if (!takeQualifiers(d, /*mayBeOutside=*/true) || !d.expectOperands(2, 2))
     return;
   RawOperand none;
   none.text = "_";

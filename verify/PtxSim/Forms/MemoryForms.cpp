@@ -49,8 +49,7 @@ bool Semantics::isStrongAt(bool isShared) const {
 }
 
 static SyncVariable &variableAt(Warp &warp, const Warp::Place &place) {
-  return warp.cta.launch.engine->syncVariable(
-      warp.cta, place.region == &warp.cta.shared, place.address);
+  return warp.cta.launch.engine->syncVariable(place.owner, place.address);
 }
 
 void moec::ptx::learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
@@ -68,7 +67,7 @@ void moec::ptx::learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
   const ClockRef &inCta = isStale ? variable.previousCta : variable.cta;
   if (inCta && inCta->serial == warp.cta.serial)
     learn(inCta, warp.inCta[lane].seen);
-  if (!semantics.isCtaScope || place.region == &warp.cta.shared)
+  if (!semantics.isCtaScope || place.owner != nullptr)
     learn(isStale ? variable.previousDevice : variable.device,
           warp.onDevice[lane].seen);
 }
@@ -107,10 +106,10 @@ void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
   if (!place.region || bytes > sizeof(uint64_t))
     return;
   SyncVariable &variable = variableAt(warp, place);
-  variable.writer = warp.accessor(instruction, lane, 1u << lane,
-                                  place.region == &warp.cta.shared,
-                                  /*isStrong=*/true)
-                        .access;
+  variable.writer =
+      warp.accessor(instruction, lane, 1u << lane, place.owner != nullptr,
+                    /*isStrong=*/true)
+          .access;
   std::memcpy(&variable.previous, place.bytes, bytes);
   variable.bytes = bytes;
   variable.previousCta = variable.cta;
@@ -162,6 +161,7 @@ Space moec::ptx::takeSpace(Decoder &d) {
                    "local", "param", "param::entry", "const"});
   return space.empty()                           ? Space::Generic
          : space == "global" || space == "const" ? Space::Global
+         : space == "shared::cluster"            ? Space::Cluster
          : space[0] == 's'                       ? Space::Shared
          : space == "local"                      ? Space::Local
                                                  : Space::Param;
@@ -205,7 +205,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       learnFrom(warp, lane, place, semantics, stale != nullptr);
     }
     if (!warp.checkRead(instruction, lane, 1u << lane, place, bytes,
-                        semantics.isStrongAt(place.region == &warp.cta.shared)))
+                        semantics.isStrongAt(place.owner != nullptr)))
       return Step::Failed;
     const uint8_t *from =
         stale ? reinterpret_cast<const uint8_t *>(stale) : place.bytes;
@@ -238,9 +238,8 @@ Step store(Warp &warp, const Instruction &instruction, LaneMask mask) {
         addressOf(warp, instruction.addresses[0], lane), bytes, bytes);
     if (!place.bytes)
       return Step::Failed;
-    if (!warp.checkWrite(
-            instruction, lane, 1u << lane, place, bytes,
-            semantics.isStrongAt(place.region == &warp.cta.shared)))
+    if (!warp.checkWrite(instruction, lane, 1u << lane, place, bytes,
+                         semantics.isStrongAt(place.owner != nullptr)))
       return Step::Failed;
     if (semantics.isStrong) {
       noteStrongWrite(warp, instruction, lane, place, bytes);

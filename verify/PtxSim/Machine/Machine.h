@@ -15,6 +15,7 @@
 namespace moec::ptx {
 
 class Engine;
+struct Cluster;
 struct Cta;
 struct Launch;
 
@@ -22,14 +23,15 @@ struct Launch;
 // Addresses
 //===----------------------------------------------------------------------===//
 
-/// First generic addresses of other state spaces. A CTA is a cluster of its
-/// own, so shared::cluster addresses are shared::cta addresses.
+/// First generic addresses of other state spaces.
 inline constexpr uint64_t kSharedWindow = 0x0100'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x0200'0000'0000;
 inline constexpr uint64_t kParamWindow = 0x0300'0000'0000;
 inline constexpr uint64_t kWindowBytes = 0x0100'0000'0000;
 /// Shared memory starts after the bytes that the system reserves.
 inline constexpr uint64_t kFirstSharedAddress = 1024;
+/// Address bits from here on name another CTA of the cluster (Cluster.h).
+inline constexpr unsigned kClusterRankShift = 24;
 
 //===----------------------------------------------------------------------===//
 // Asynchronous work
@@ -43,8 +45,8 @@ public:
   /// Does one step; false after an error.
   virtual bool advance(Engine &engine) = 0;
   virtual bool isDone() const = 0;
-  /// Whether the operation still accesses the shared memory of its CTA.
-  virtual bool usesShared() const = 0;
+  /// Whether the operation still accesses the shared memory of `cta`.
+  virtual bool usesShared(const Cta &owner) const = 0;
 
   Cta *cta = nullptr;
   /// The issuing instruction, by Engine::instructionId.
@@ -82,6 +84,8 @@ enum class GroupState : uint8_t {
   Warpgroup,
   /// Waits for the end of the preceding launch.
   Launch,
+  /// Waits for the other threads of the cluster.
+  Cluster,
 };
 
 /// Lanes of a warp that execute together.
@@ -117,11 +121,13 @@ public:
   //--- Memory ---//
 
   /// Resolves an address and checks bounds and alignment; null after an error.
-  /// `region` is null for local and parameter memory.
+  /// `region` is null for local and parameter memory, `owner` for all but
+  /// shared memory, which may be that of another CTA of the cluster.
   struct Place {
     uint8_t *bytes = nullptr;
     Region *region = nullptr;
     uint64_t address = 0;
+    Cta *owner = nullptr;
   };
   Place locate(const Instruction &instruction, unsigned lane, Space space,
                uint64_t address, uint64_t size, uint64_t alignment);
@@ -198,6 +204,9 @@ public:
   uint64_t priority = 0;
   /// Registers per thread after setmaxnreg.
   unsigned registers = 0;
+  /// Lanes that have arrived at this phase of the cluster's barrier, and lanes
+  /// that have not waited since they arrived.
+  LaneMask clusterArrived = 0, clusterOpen = 0;
   /// MMAs in flight, and whether accumulators were touched since the last
   /// wgmma.fence.
   unsigned productsInFlight = 0;
@@ -211,6 +220,10 @@ public:
   bool checkTensorLoads(const Instruction &instruction, LaneMask mask);
 
 private:
+  /// The CTA whose shared memory has the address, of which only the offset is
+  /// left; null after an error.
+  Cta *findOwner(const Instruction &instruction, unsigned lane,
+                 uint64_t &address);
   void reportConflict(const Instruction &instruction, unsigned lane,
                       const Place &place, uint64_t size, bool isWrite,
                       const Conflict &conflict);
@@ -245,7 +258,11 @@ struct Mbarrier {
   uint64_t phase = 0;
   /// Pending arrivals of cp.async.mbarrier.arrive.
   unsigned asyncArrivals = 0;
-  ClockRef collecting, completed;
+  /// Clocks of the arrivals by threads of the CTA, and of what other CTAs of
+  /// the cluster did, which only waits of scope cluster acquire.
+  ClockRef collecting, completed, collectingOutside, completedOutside;
+  /// The CTA in whose shared memory the mbarrier is.
+  Cta *cta = nullptr;
   /// Number of completed phases that a wait last observed; number of phases up
   /// to the last one that a copy brought bytes to, and that copy.
   uint64_t seenPhases = 0, filledPhases = 0;
@@ -262,21 +279,33 @@ struct Warpgroup;
 struct TensorMemory;
 
 struct Cta {
-  Cta(Launch &launch, uint32_t index, uint32_t serial);
+  /// The CTA becomes the next one of `cluster`.
+  Cta(Launch &launch, uint32_t index, uint32_t serial,
+      std::shared_ptr<Cluster> cluster);
   ~Cta();
 
   /// Allocates a unit for an operation of the async proxy, and its tick.
   std::pair<unsigned, uint32_t> newAsyncUnit();
   void wakeAll(GroupState state);
-  /// Joins `clock` and counts an arrival; false on too many arrivals.
-  bool arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock);
-  /// Counts bytes that arrived from `unit`.
-  void completeTransaction(Mbarrier &barrier, int64_t bytes, unsigned unit,
-                           uint32_t tick);
+  /// Joins `clock`, of a thread of `from`, and counts an arrival; false on too
+  /// many arrivals.
+  bool arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock,
+              const Cta &from);
+  /// Counts bytes that arrived from `unit` of `from`.
+  void completeTransaction(Mbarrier &barrier, int64_t bytes, const Cta &from,
+                           unsigned unit, uint32_t tick);
+  /// Notes an access to the shared memory from another CTA of the cluster.
+  void noteOutsider(const Access &access);
+  /// Such an access that no thread of this CTA knows of, after their end; null
+  /// if there is none.
+  const Access *findLateOutsider() const;
   void finishPhaseIfComplete(Mbarrier &barrier);
 
   Launch &launch;
   const uint32_t index, serial;
+  /// The cluster, and the index in it.
+  const std::shared_ptr<Cluster> cluster;
+  const uint32_t rank;
   /// Shared memory, reused from an ended CTA of the launch if there is one.
   std::unique_ptr<Region> sharedMemory;
   Region &shared;
@@ -285,6 +314,8 @@ struct Cta {
   NamedBarrier barriers[16];
   /// By shared address.
   std::unordered_map<uint64_t, Mbarrier> mbarriers;
+  /// The last access of each thread or operation of other CTAs.
+  std::unordered_map<uint64_t, Access> outsiders;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
   /// Null before the first allocation; and whether the allocation permit is
   /// relinquished.
@@ -325,14 +356,14 @@ struct Launch {
 
   const Program *program = nullptr;
   const Kernel *kernel = nullptr;
-  uint32_t gridCtas = 0, threads = 0;
+  uint32_t gridCtas = 0, clusterCtas = 1, threads = 0;
   uint64_t sharedBytes = 0;
   /// Whether its CTAs wait for each other, so that all become resident.
   bool isResident = false;
   std::vector<uint8_t> params;
   /// Shared memory of ended CTAs, reset for reuse.
   std::vector<std::unique_ptr<Region>> spareShared;
-  /// CTAs in the order of their start.
+  /// Clusters in the order of their start, which may have one CTA each.
   std::vector<uint32_t> order;
   size_t started = 0, ended = 0;
   /// CTAs that no longer hold up the dependent launch.

@@ -23,7 +23,8 @@ inline constexpr unsigned kWarpLanes = 32;
 using LaneMask = uint32_t;
 inline constexpr LaneMask kAllLanes = ~LaneMask(0);
 
-enum class Space : uint8_t { Generic, Global, Shared, Local, Param };
+/// Shared: memory of the thread's own CTA; Cluster: of any CTA of its cluster.
+enum class Space : uint8_t { Generic, Global, Shared, Cluster, Local, Param };
 
 /// Location of the 32 lanes of a value: an offset in the warp's registers or in
 /// the program's constants. A predicate is one LaneMask.
@@ -138,6 +139,7 @@ struct Kernel {
   std::vector<Param> params;
   uint64_t paramBytes = 0;
   unsigned requiredThreads = 0, maxThreads = 0, maxRegisters = 0;
+  unsigned clusterCtas = 1;
   std::vector<Instruction> code;
   /// Register bytes of a warp, and the constants of the kernel.
   uint32_t registerBytes = 0;

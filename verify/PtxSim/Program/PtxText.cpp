@@ -302,10 +302,12 @@ void Parser::parseKernel() {
     parseParams(kernel);
   while (!failed && !isAtEnd() && !is("{")) {
     std::string directive = next().text;
-    uint64_t product = 1;
+    uint64_t product = 1, others = 1;
     bool hasNumbers = false;
     while (!isAtEnd() && isdigit(peek().text[0])) {
-      product *= parseInteger();
+      uint64_t number = parseInteger();
+      product *= number;
+      others *= hasNumbers ? number : 1;
       hasNumbers = true;
       accept(",");
     }
@@ -315,8 +317,12 @@ void Parser::parseKernel() {
       kernel.maxThreads = unsigned(product);
     else if (directive == ".maxnreg" && hasNumbers)
       kernel.maxRegisters = unsigned(product);
-    else if (directive == ".reqnctapercluster" && product != 1)
-      fail("clusters of more than one CTA are not supported");
+    else if (directive == ".reqnctapercluster" &&
+             (others != 1 || product < 1 || product > kMaxClusterCtas))
+      fail("clusters have one dimension and up to " +
+           std::to_string(kMaxClusterCtas) + " CTAs here");
+    else if (directive == ".reqnctapercluster")
+      kernel.clusterCtas = unsigned(product);
   }
   if (accept(";")) // A declaration.
     return;

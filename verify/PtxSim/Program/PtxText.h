@@ -88,6 +88,9 @@ struct RawScope {
   std::map<std::string, unsigned> labels;
 };
 
+/// The most CTAs of a cluster on every GPU that has clusters.
+inline constexpr unsigned kMaxClusterCtas = 8;
+
 struct RawKernel {
   std::string name;
   std::vector<RawParam> params;
@@ -95,6 +98,8 @@ struct RawKernel {
   unsigned requiredThreads = 0, maxThreads = 0;
   /// Value of `.maxnreg`, per thread; 0 if absent.
   unsigned maxRegisters = 0;
+  /// CTAs of a cluster, by `.reqnctapercluster`.
+  unsigned clusterCtas = 1;
   std::vector<RawScope> scopes;
   std::vector<RawVariable> variables;
   std::vector<RawInstruction> instructions;
