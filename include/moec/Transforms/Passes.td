@@ -338,10 +338,12 @@ def VerifyGpuDependentsPass : Pass<"verify-gpu-dependents", "::mlir::LLVM::LLVMF
 }
 
 def VerifyGpuMulticastPass : Pass<"verify-gpu-multicast", "::mlir::LLVM::LLVMFuncOp"> {
-  let summary = "check that no kernel uses multicast or clusters";
+  let summary = "check that multicast stays in a cluster";
   let description = [{
-    Fails on a copy with a multicast mask, on inline PTX with a multicast instruction, and on a kernel with cluster
-    launch attributes.
+    Fails on a multicast mask or `nvvm.mapa` in a kernel without `nvvm.cluster_dim`, on a mask that is no constant or
+    names CTAs outside of the cluster, on a kernel with a cluster that returns without `nvvm.cluster.wait` ahead, on
+    clusters of several dimensions or more than 8 CTAs, and on multicast in inline PTX, which may be that of several
+    GPUs (`multimem`).
   }];
 }
 

@@ -60,8 +60,9 @@ private:
               false, {{op.getGlobalNameAttr().getAttr(), 0, false}}};
         })
         .Case([&](LLVM::GEPOp op) { return traceElement(op); })
+        // The CTAs of a cluster use equal addresses alike.
         .Case<LLVM::AddrSpaceCastOp, LLVM::BitcastOp, LLVM::PtrToIntOp,
-              UnrealizedConversionCastOp>(
+              NVVM::MapaOp, UnrealizedConversionCastOp>(
             [&](Operation *op) { return trace(op->getOperand(0)); })
         .Case([&](LLVM::ExtractValueOp op) { return traceMember(op); })
         .Case([&](LLVM::SelectOp op) {
