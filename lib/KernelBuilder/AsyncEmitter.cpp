@@ -81,6 +81,24 @@ void AsyncEmitter::fenceAsyncGlobal() {
 }
 
 //===----------------------------------------------------------------------===//
+// Clusters
+//===----------------------------------------------------------------------===//
+
+I32 AsyncEmitter::clusterRank() {
+  return {b, NVVM::ClusterId::create(b, b.getI32Type())};
+}
+
+Value AsyncEmitter::mapShared(Value shared, I32 rank) {
+  auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
+  return NVVM::MapaOp::create(b, type, shared, rank);
+}
+
+void AsyncEmitter::clusterBarrier() {
+  NVVM::ClusterArriveOp::create(b, UnitAttr());
+  NVVM::ClusterWaitOp::create(b, UnitAttr());
+}
+
+//===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//
 
@@ -91,16 +109,19 @@ void AsyncEmitter::prefetchTensorMap(int64_t i) {
 }
 
 void AsyncEmitter::copyBox(Value shared, Value map, ArrayRef<I32> coordinates,
-                           const Barrier &barrier, bool areWeights) {
-  // The cluster consists of this CTA, so that the target is its own shared
-  // memory.
+                           const Barrier &barrier, bool areWeights,
+                           int64_t ctas) {
+  // A shared::cta address is the CTA's own one in its cluster.
   auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
   Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
   SmallVector<Value> innermostFirst(llvm::reverse(coordinates));
+  Value targets;
+  if (ctas > 1)
+    targets = arith::ConstantOp::create(
+        b, b.getI16IntegerAttr(int16_t((1 << ctas) - 1)));
   auto copy = NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
       b, target, map, innermostFirst, barrier.getAddress(),
-      /*im2colOffsets=*/ValueRange(),
-      /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
+      /*im2colOffsets=*/ValueRange(), targets, /*l2CacheHint=*/Value(),
       NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(),
       /*predicate=*/Value());
   if (areWeights)

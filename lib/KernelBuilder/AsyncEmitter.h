@@ -55,6 +55,17 @@ public:
   /// before copies read writes of other threads.
   void fenceAsyncGlobal();
 
+  //===--- Clusters ---===//
+
+  /// The CTA's index in its cluster.
+  I32 clusterRank();
+  /// Address of another CTA's shared memory (`!llvm.ptr<7>`) that corresponds
+  /// to `shared`.
+  mlir::Value mapShared(mlir::Value shared, I32 rank);
+  /// Barrier of all threads of the cluster that have not ended; they see each
+  /// other's accesses before.
+  void clusterBarrier();
+
   //===--- Copies ---===//
 
   int64_t getNumTensorMaps() const { return tensorMaps.size(); }
@@ -63,10 +74,11 @@ public:
   void prefetchTensorMap(int64_t i);
   /// Issues the copy of a box at `coordinates` (i32, innermost last); it
   /// completes on `barrier`. Weights may be copied before the wait for the
-  /// launch before.
+  /// launch before. With several `ctas`, each CTA of the cluster gets the bytes
+  /// at the same address, and at its own barrier.
   void copyBox(mlir::Value shared, mlir::Value map,
                llvm::ArrayRef<I32> coordinates, const Barrier &barrier,
-               bool areWeights);
+               bool areWeights, int64_t ctas = 1);
 
   //===--- Tensor cores ---===//
 

@@ -24,10 +24,23 @@ void Barrier::init(int64_t arrivals) const {
   NVVM::MBarrierInitOp::create(b, address, i32(arrivals), Value());
 }
 
+/// Waits acquire what threads of that scope have released.
+static NVVM::MemScopeKind getScope(bool isCluster) {
+  return isCluster ? NVVM::MemScopeKind::CLUSTER : NVVM::MemScopeKind::CTA;
+}
+
+void Barrier::arriveOn(Value of, Value count, bool isInCluster) const {
+  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), of, count,
+                                 getScope(isInCluster));
+}
+
 void Barrier::arrive(int64_t times) const {
-  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), address,
-                                 times == 1 ? Value() : i32(times),
-                                 NVVM::MemScopeKind::CTA);
+  arriveOn(address, times == 1 ? Value() : i32(times), /*isInCluster=*/false);
+}
+
+void Barrier::arriveAt(I32 rank) const {
+  arriveOn(emitter.mapShared(address, rank), /*count=*/Value(),
+           /*isInCluster=*/true);
 }
 
 void Barrier::arriveExpecting(int64_t bytes) const {
@@ -41,15 +54,16 @@ void Barrier::wait(I32 parity) const {
   OpBuilder::InsertionGuard guard(b);
   b.createBlock(&loop.getBefore());
   Flag isOver(b, NVVM::MBarrierTryWaitOp::create(b, b.getI1Type(), address,
-                                                 parity, /*ticks=*/Value()));
+                                                 parity, /*ticks=*/Value(),
+                                                 getScope(hasOthers)));
   scf::ConditionOp::create(b, ~isOver, ValueRange());
   b.createBlock(&loop.getAfter());
   scf::YieldOp::create(b);
 }
 
 Flag Barrier::test(I32 parity) const {
-  return {b,
-          NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), address, parity)};
+  return {b, NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), address, parity,
+                                              getScope(hasOthers))};
 }
 
 //===----------------------------------------------------------------------===//
@@ -75,7 +89,8 @@ Value Pipeline::stageAddress(I32 stage, int64_t offset) const {
 
 Barrier Pipeline::barrier(I32 stage, int64_t before) const {
   int64_t offset = layout.firstBarrier + before * kBarrierBytes;
-  return {emitter, emitter.advance(barriers, stage * kBarrierBytes + offset)};
+  return {emitter, emitter.advance(barriers, stage * kBarrierBytes + offset),
+          layout.ctas > 1};
 }
 
 void Pipeline::init(int64_t fullArrivals, int64_t emptyArrivals) const {
@@ -83,6 +98,16 @@ void Pipeline::init(int64_t fullArrivals, int64_t emptyArrivals) const {
   emitter.ifThen(stage < layout.stages, [&] {
     full(stage).init(fullArrivals);
     empty(stage).init(emptyArrivals);
+  });
+}
+
+void Pipeline::release(I32 stage) const {
+  emitter.ifThen(emitter.lane() == 0, [&] {
+    if (layout.ctas == 1)
+      return empty(stage).arrive();
+    // Ranks are constants, because LLVM may map addresses on all lanes.
+    for (int64_t rank = 0; rank < layout.ctas; ++rank)
+      empty(stage).arriveAt(emitter.i32(rank));
   });
 }
 

@@ -19,14 +19,19 @@ namespace moec {
 /// An mbarrier. Its phases alternate in parity; the first one has parity 0.
 class Barrier {
 public:
-  /// `address`: 8 bytes of shared memory, `!llvm.ptr<3>`.
-  Barrier(AsyncEmitter &emitter, mlir::Value address)
-      : b(emitter.b), address(address) {}
+  /// `address`: 8 bytes of shared memory, `!llvm.ptr<3>`. With `hasOthers`,
+  /// other CTAs of the cluster arrive, or copy bytes that it counts.
+  Barrier(AsyncEmitter &emitter, mlir::Value address, bool hasOthers = false)
+      : emitter(emitter), b(emitter.b), address(address), hasOthers(hasOthers) {
+  }
 
   mlir::Value getAddress() const { return address; }
   /// Makes phases end after `arrivals` arrivals. Before `fenceBarriers`.
   void init(int64_t arrivals) const;
   void arrive(int64_t times = 1) const;
+  /// Arrives at the barrier at the same address of the CTA of that rank in the
+  /// cluster, which may be this one.
+  void arriveAt(I32 rank) const;
   /// Arrives, and makes the phase wait for so many copied bytes too.
   void arriveExpecting(int64_t bytes) const;
   /// Waits for the end of the phase with that parity.
@@ -36,9 +41,12 @@ public:
 
 private:
   I32 i32(int64_t value) const;
+  void arriveOn(mlir::Value of, mlir::Value count, bool isInCluster) const;
 
+  AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value address;
+  bool hasOthers;
 };
 
 /// A stage, and the parity of its barriers' phases in this round through the
@@ -67,6 +75,8 @@ public:
   /// all stages, from `barriers`. The "empty" ones follow.
   struct Layout {
     int64_t stages, stageBytes, firstStage, firstBarrier;
+    /// CTAs of a cluster that fill and empty stages together.
+    int64_t ctas = 1;
   };
   static constexpr int64_t kBarrierBytes = 8;
 
@@ -86,6 +96,8 @@ public:
   /// after so many arrivals.
   void init(int64_t fullArrivals, int64_t emptyArrivals) const;
 
+  /// One warp that has read a stage: frees it in all CTAs that fill it.
+  void release(I32 stage) const;
   void waitUntilFull(PipelineState state) const;
   Flag isFull(PipelineState state) const;
   /// Waits until consumers have read what the round before left in the stage.

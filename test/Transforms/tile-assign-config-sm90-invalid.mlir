@@ -181,6 +181,24 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi3
 
 // -----
 
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{multicast_weights = true, but a dense gemm has no groups whose tiles could be paired; give false}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, multicast_weights>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{multicast_weights = true, but CTAs that wait for each other run without clusters; give false}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, multicast_weights>}
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
   // expected-error@+1 {{dynamic_scheduler = true, but tiles of joined gemms have a fixed order}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<8x128x64xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)

@@ -22,7 +22,8 @@ struct ConfigTextTest : testing::Test {
                         bool dynamicScheduler = false) {
     return tile::Sm90GemmAttr::get(
         &context, tileRows, n, /*block_k=*/64, stages,
-        /*l2_rows=*/0, mapRows, noSwapAB, dynamicScheduler);
+        /*l2_rows=*/0, mapRows, noSwapAB, dynamicScheduler,
+        /*multicast_weights=*/false);
   }
   static ForcedConfig parse(StringRef entry) {
     llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);

@@ -145,7 +145,8 @@ protected:
         op.getContext(), row.tileRows,
         row.weightRows / (op.getLayout() ? 2 : 1),
         /*block_k=*/layer.isScaled ? 128 : 64, row.stages, /*l2_rows=*/0,
-        row.product != "gate_up", row.noSwapAB, /*dynamic_scheduler=*/false);
+        row.product != "gate_up", row.noSwapAB, /*dynamic_scheduler=*/false,
+        /*multicast_weights=*/false);
     return schedule->as<ModelsTime>()
         ->costModel(op, load, target)
         ->predict(config, row.tokens)

@@ -106,6 +106,10 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
   else
     kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                     b.getI32IntegerAttr(ptxas::kFewestCtas));
+  if (form && form.getCluster())
+    kernel->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
+                    b.getDenseI32ArrayAttr(
+                        {static_cast<int32_t>(form.getCluster()), 1, 1}));
   for (auto [i, argType] : llvm::enumerate(type.getParams())) {
     auto pointer = dyn_cast<LLVM::LLVMPointerType>(argType);
     if (!pointer)

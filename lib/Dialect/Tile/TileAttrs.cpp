@@ -48,7 +48,11 @@ void tile::printIntegerList(AsmPrinter &printer, ArrayRef<int64_t> values) {
 LogicalResult
 KernelFormAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        bool independent, bool ahead, bool resident,
-                       int64_t registers) {
+                       int64_t registers, int64_t cluster) {
+  constexpr int64_t most = 8;
+  if (cluster < 0 || cluster > most)
+    return emitError() << "'cluster' is " << cluster << "; 0 to " << most
+                       << " are accepted";
   if (registers < 0 || registers > kRegistersPerThread)
     return emitError() << "'registers' is " << registers << "; 0 to "
                        << kRegistersPerThread << " are accepted";

@@ -38,10 +38,11 @@ void KernelOp::print(OpAsmPrinter &printer) {
 
 void KernelOp::setForm(bool independent, bool ahead, bool resident) {
   int64_t registers = getFormAttr() ? getFormAttr().getRegisters() : 0;
+  int64_t cluster = getFormAttr() ? getFormAttr().getCluster() : 0;
   auto form = KernelFormAttr::get(getContext(), independent, ahead, resident,
-                                  registers);
+                                  registers, cluster);
   bool isPlain = form == KernelFormAttr::get(getContext(), false, false, false,
-                                             /*registers=*/0);
+                                             /*registers=*/0, /*cluster=*/0);
   setFormAttr(isPlain ? KernelFormAttr() : form);
 }
 

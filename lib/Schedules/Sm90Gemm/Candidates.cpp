@@ -157,7 +157,8 @@ tile::ConfigAttr makeConfig(tile::GemmOp op, const Target &target, int64_t n,
   constexpr int64_t minStages = 3;
   auto make = [&](int64_t stages) {
     return tile::Sm90GemmAttr::get(op->getContext(), tileRows, n, step, stages,
-                                   l2Rows, mapRows, noSwapAB, dynamicScheduler);
+                                   l2Rows, mapRows, noSwapAB, dynamicScheduler,
+                                   /*multicast_weights=*/false);
   };
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).shared().getBytes();

@@ -22,7 +22,8 @@ def Tile_Sm90GemmAttr : Tile_Config<"sm90", "gemm", "Sm90Gemm", [
     Tile_Number<"l2_rows", "rows of a group that meet all columns before the next rows, to stay in L2; 0: all">,
     Tile_Flag<"map_rows", "tensor maps (TMA) load the input rows, which must be in order">,
     Tile_Flag<"no_swap_ab", "input rows are the M side, in tiles of 64 or 128 rows; otherwise A and B are swapped">,
-    Tile_Flag<"dynamic_scheduler", "dynamic tile scheduler: CTAs take the next tile from a counter, not in a fixed order">]> {
+    Tile_Flag<"dynamic_scheduler", "dynamic tile scheduler: CTAs take the next tile from a counter, not in a fixed order">,
+    Tile_Flag<"multicast_weights", "clusters of two CTAs, whose tiles share weights: each copies half of them to both">]> {
   let summary = "config of sm90.gemm";
   let description = [{
     ```mlir

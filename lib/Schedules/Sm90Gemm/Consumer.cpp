@@ -187,7 +187,7 @@ int64_t Sm90Consumer::getStepProducts() const {
 
 void Sm90Consumer::release(I32 stage) {
   // Each warp has read its own weight rows and all input rows.
-  emitter.ifThen(emitter.lane() == 0, [&] { pipeline.empty(stage).arrive(); });
+  pipeline.release(stage);
 }
 
 void Sm90Consumer::releaseRead(I32 stage) {

@@ -26,7 +26,8 @@ Sm90Gemm::Sm90Gemm(tile::GemmOp op, AsyncEmitter &emitter, Sm90Gemm *before)
       shared(before ? before->shared : emitter.dynamicShared()),
       pipeline(emitter, shared, shared,
                {shape.tile().stages, shape.shared().getStageBytes(),
-                /*firstStage=*/0, shape.shared().getBarrierOffset()}),
+                /*firstStage=*/0, shape.shared().getBarrierOffset(),
+                shape.tile().getClusterCtas()}),
       scheduler(op, emitter, shape, shared,
                 before ? &before->scheduler : nullptr),
       before(before), quantization(sm90::getQuantization(op)) {
@@ -34,6 +35,53 @@ Sm90Gemm::Sm90Gemm(tile::GemmOp op, AsyncEmitter &emitter, Sm90Gemm *before)
     firstMap = before->firstMap +
                int64_t(sm90::getTensorMaps(before->op, before->shape).size());
 }
+
+//===----------------------------------------------------------------------===//
+// Clusters
+//===----------------------------------------------------------------------===//
+
+I32 Sm90Gemm::getOwnColumn(const Sm90Tile &tile) {
+  int64_t ctas = shape.tile().getClusterCtas();
+  if (ctas == 1)
+    return tile.firstColumn;
+  int64_t columns = shape.tile().blockN / ctas;
+  return tile.firstColumn + emitter.clusterRank() * columns;
+}
+
+Value Sm90Gemm::getOwnWeights(I32 stage) {
+  Value weights = pipeline.stageAddress(stage);
+  int64_t ctas = shape.tile().getClusterCtas();
+  if (ctas == 1)
+    return weights;
+  int64_t bytes = shape.shared().getWeightBytes() / ctas;
+  return emitter.advance(weights, emitter.clusterRank() * bytes);
+}
+
+void Sm90Gemm::meet() {
+  if (shape.tile().getClusterCtas() > 1)
+    emitter.clusterBarrier();
+  else
+    emitter.barrier();
+}
+
+void Sm90Gemm::setForm(const KernelBody &body) {
+  const sm90::RegisterBudget &registers = shape.registers();
+  int64_t ctas = shape.tile().getClusterCtas();
+  if (!registers.hasReducedRegisters() && ctas == 1)
+    return;
+  tile::KernelOp kernel = body.kernel;
+  body.func->setAttr(
+      kFormAttr,
+      tile::KernelFormAttr::get(
+          op.getContext(), kernel.getIndependent(), kernel.getAhead(),
+          kernel.getResident(),
+          registers.hasReducedRegisters() ? registers.getRegisters() : 0,
+          ctas > 1 ? ctas : 0));
+}
+
+//===----------------------------------------------------------------------===//
+// Waits
+//===----------------------------------------------------------------------===//
 
 /// The address of the single counter.
 static Value getCounter(AsyncEmitter &emitter, Value counter) {

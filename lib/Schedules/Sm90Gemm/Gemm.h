@@ -15,6 +15,8 @@
 
 namespace moec {
 
+struct KernelBody;
+
 /// State that the warpgroups of a CTA share: the layout of shared memory, the
 /// pipeline and the tile scheduler.
 ///
@@ -46,6 +48,17 @@ public:
   }
   /// Offset of the input rows in a stage, behind the weights.
   int64_t getInputOffset() const { return shape.shared().getWeightBytes(); }
+
+  //===--- Clusters ---===//
+
+  /// The first column, and the address in a stage, of the weights that the CTA
+  /// copies of a k tile: all, or its share, which goes to the whole cluster.
+  I32 getOwnColumn(const Sm90Tile &tile);
+  mlir::Value getOwnWeights(I32 stage);
+  /// Barrier of all threads of the CTA, or of its cluster.
+  void meet();
+  /// Sets the form of the kernel, if it is not plain.
+  void setForm(const KernelBody &body);
 
   //===--- Waits for other CTAs and launches ---===//
 

@@ -78,12 +78,15 @@ void Sm90GroupTable::build() {
                          ? emitter.constantTable(SortIds::getLocalTable(op))
                          : Value();
   SortIds experts(op, emitter, localTable);
+  auto buildFromMany = [&] {
+    countIds(experts, slots);
+    sumUpCounts();
+  };
+  // Tiles of few ids are not paired.
+  if (shape.tile().getClusterCtas() > 1)
+    return buildFromMany();
   emitter.ifThen(
-      areFewIds(slots), [&] { buildFromFew(experts, slots); },
-      [&] {
-        countIds(experts, slots);
-        sumUpCounts();
-      });
+      areFewIds(slots), [&] { buildFromFew(experts, slots); }, buildFromMany);
 }
 
 void Sm90GroupTable::countIds(SortIds &experts, Index slots) {

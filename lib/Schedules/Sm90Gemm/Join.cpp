@@ -60,7 +60,8 @@ tile::ConfigAttr with(tile::Sm90GemmAttr base, int64_t n, int64_t stages,
   return tile::Sm90GemmAttr::get(base.getContext(), base.getBlockM(), n,
                                  base.getBlockK(), stages, /*l2_rows=*/0,
                                  mapRows, base.getNoSwapAb(),
-                                 /*dynamic_scheduler=*/false);
+                                 /*dynamic_scheduler=*/false,
+                                 /*multicast_weights=*/false);
 }
 
 /// sm90.gemm without the dynamic scheduler.
@@ -179,6 +180,9 @@ sm90::joinGemms(tile::GemmOp first, tile::GemmOp second, tile::LoadAttr load,
   if (!areFixed)
     return Joiner(first, second, load, target).choose();
   GemmShape one(first, given.first), other(second, given.second);
+  // CTAs in clusters do not wait for those of others.
+  if (one.tile().multicastsWeights || other.tile().multicastsWeights)
+    return std::nullopt;
   if (getSharing(one, other, target) != Sharing::Fits)
     return std::nullopt;
   return given;

@@ -24,7 +24,7 @@ static void initBarriers(Sm90Gemm &gemm) {
   int64_t copying =
       1 + shape.tile().mapRows + shape.hasRowThreads() * sm90::kRowThreads;
   int64_t consumerWarps = shape.tile().getConsumers() * kWarpgroup / kWarp;
-  gemm.pipeline.init(copying, consumerWarps);
+  gemm.pipeline.init(copying, consumerWarps * shape.tile().getClusterCtas());
   gemm.scheduler.initBarriers();
   gemm.emitter.fenceBarriers();
 }
@@ -42,7 +42,7 @@ static void emitPrologue(Sm90Gemm &gemm) {
     storeBook(emitter, moe::PrepackedFormat(gemm.op.getWeightQuantAttr()),
               gemm.sharedAddress(gemm.shape.shared().getBookOffset()));
   gemm.scheduler.table.build();
-  emitter.barrier();
+  gemm.meet();
 }
 
 LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
@@ -53,12 +53,7 @@ LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
   if (tile::GemmOp partner = sm90::getPartner(op))
     gemms.emplace_back(partner, emitter, &first);
   const sm90::RegisterBudget &registers = first.shape.registers();
-  if (registers.hasReducedRegisters())
-    body.func->setAttr(kFormAttr,
-                       tile::KernelFormAttr::get(
-                           op.getContext(), body.kernel.getIndependent(),
-                           body.kernel.getAhead(), body.kernel.getResident(),
-                           registers.getRegisters()));
+  first.setForm(body);
   emitPrologue(first);
   if (op.getNumValidTokens())
     storeSm90ZeroRows(first);
@@ -77,5 +72,8 @@ LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
         first.quantizeRows();
         status = emitSm90Consumer(gemms);
       });
+  // No CTA ends while the other one may arrive at its barriers.
+  if (first.shape.tile().getClusterCtas() > 1)
+    first.meet();
   return status;
 }

@@ -271,6 +271,9 @@ Flag Sm90GroupTable::takesGroup(I32 count) {
 }
 
 I32 Sm90GroupTable::ifTaken(I32 count, I32 tiles) {
+  // Whole clusters, whose last tile may have no rows.
+  if (int64_t ctas = shape.tile().getClusterCtas(); ctas > 1)
+    tiles = divideUp(tiles, ctas) * ctas;
   Flag takes = takesGroup(count);
   return takes.isNull() ? tiles : select(takes, tiles, 0);
 }

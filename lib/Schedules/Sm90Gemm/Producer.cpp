@@ -26,19 +26,20 @@ static void loadWeights(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
   const sm90::GemmShape &shape = gemm.shape;
   if (shape.problem().isPrepacked())
     return copyPackedTiles(gemm, tile, step, stage);
+  I32 firstColumn = gemm.getOwnColumn(tile);
   SmallVector<I32> begin;
   if (shape.problem().isGrouped)
     begin.push_back(tile.group);
   if (shape.problem().weightsPerColumn == 2)
     begin.append(
-        {tile.firstColumn / sm90::kPairedRows, emitter.i32(0), emitter.i32(0)});
+        {firstColumn / sm90::kPairedRows, emitter.i32(0), emitter.i32(0)});
   else
-    begin.push_back(tile.firstColumn);
+    begin.push_back(firstColumn);
   begin.push_back(step * shape.tile().blockK);
   Barrier full = gemm.pipeline.full(stage);
   full.arriveExpecting(shape.shared().getWeightBytes());
-  emitter.copyBox(gemm.pipeline.stageAddress(stage), gemm.tensorMap(0), begin,
-                  full, /*areWeights=*/true);
+  emitter.copyBox(gemm.getOwnWeights(stage), gemm.tensorMap(0), begin, full,
+                  /*areWeights=*/true, shape.tile().getClusterCtas());
 }
 
 void moec::loadSm90Rows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,

@@ -19,6 +19,7 @@
 #include "moec/Schedules/Rewrites/FollowPhase.h"
 #include "moec/Schedules/Rewrites/JoinRouting.h"
 #include "moec/Schedules/Rewrites/JoinSums.h"
+#include "moec/Schedules/Rewrites/MulticastWeights.h"
 #include "moec/Schedules/Rewrites/PermuteRows.h"
 #include "moec/Schedules/Rewrites/QuantizeInputs.h"
 #include "moec/Schedules/Rewrites/RunPhases.h"
@@ -276,6 +277,18 @@ std::optional<GemmShape> getPartnerShape(tile::GemmOp op) {
   return GemmShape(partner, config);
 }
 
+/// Reason why two CTAs of a cluster cannot share the weights of their tiles;
+/// empty if they can.
+std::string multicastIllegal(tile::GemmOp gemm, const GemmProblem &problem) {
+  if (!problem.isGrouped)
+    return "a dense gemm has no groups whose tiles could be paired";
+  if (problem.isPrepacked())
+    return "prepacked weights are copied as a whole";
+  if (gemm.getSignals() || gemm.getAwaits())
+    return "CTAs that wait for each other run without clusters";
+  return {};
+}
+
 std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
                         const Target &target) {
   auto gemm = cast<tile::GemmOp>(op);
@@ -305,6 +318,10 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
     return "block_n = " + number(tile.blockN) + ", which does not divide the " +
            number(problem.launchColumns) +
            " columns of a launch; give a divisor";
+  if (tile.multicastsWeights) {
+    if (std::string reason = multicastIllegal(gemm, problem); !reason.empty())
+      return "multicast_weights = true, but " + reason + "; give false";
+  }
   if (gemm.getTileCounter() && !tile.hasDynamicScheduler)
     return "dynamic_scheduler = false, but the gemm has 'tile_counter'; give "
            "dynamic_scheduler = true, or "
@@ -348,6 +365,9 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
 constexpr llvm::StringLiteral kTooManyTiles =
     "there may be more tiles than the counter can count";
 
+constexpr llvm::StringLiteral kHasClusters =
+    "its CTAs are in clusters (multicast_weights)";
+
 /// Whether a counter that CTAs also signal by may overflow for the load.
 bool countsTooManyTiles(tile::GemmOp gemm, tile::LoadAttr load) {
   GemmShape shape(gemm, gemm.getConfigAttr());
@@ -363,6 +383,8 @@ std::string whyQuantizedApart(tile::QuantizeOp quantize, tile::GemmOp gemm,
                               tile::LoadAttr load) {
   if (gemm.getSignals() || gemm.getAwaits())
     return "the gemm is already joined to another one";
+  if (GemmShape(gemm, gemm.getConfigAttr()).tile().multicastsWeights)
+    return kHasClusters.str();
   if (countsTooManyTiles(gemm, load))
     return kTooManyTiles.str();
   GemmShape shape(gemm, gemm.getConfigAttr());
@@ -376,6 +398,8 @@ std::string whySumsApart(tile::GemmOp gemm, tile::GatherReduceOp sums,
     return "the kernel quantizes the gemm's rows";
   if (gemm.getSignals())
     return "the gemm signals already";
+  if (GemmShape(gemm, gemm.getConfigAttr()).tile().multicastsWeights)
+    return kHasClusters.str();
   if (!gemm.takesAllGroups())
     return "another launch computes the other groups of the gemm";
   auto config = dyn_cast<tile::GpuGatherReduceAttr>(sums.getConfigAttr());
@@ -406,7 +430,8 @@ tile::ConfigAttr dropStage(tile::GemmOp gemm) {
   return tile::Sm90GemmAttr::get(
       gemm.getContext(), config.getBlockM(), config.getBlockN(),
       config.getBlockK(), config.getStages() - 1, config.getL2Rows(),
-      config.getMapRows(), config.getNoSwapAb(), config.getDynamicScheduler());
+      config.getMapRows(), config.getNoSwapAb(), config.getDynamicScheduler(),
+      config.getMulticastWeights());
 }
 
 /// Persistent: one CTA per SM takes tiles until none is left. Only the device
@@ -415,8 +440,10 @@ moert::Expr gemmGrid(Operation *op, tile::ConfigAttr config,
                      const Target &target) {
   GemmShape shape(cast<tile::GemmOp>(op), config);
   moert::Expr most(target.getMultiprocessors());
+  // Whole clusters.
+  int64_t ctas = shape.tile().getClusterCtas();
   if (shape.problem().isGrouped)
-    return most;
+    return moert::Expr(target.getMultiprocessors() / ctas * ctas);
   return moert::Expr::min(rowBlocks(shape.tile().getMaxBlockM()) *
                               moert::Expr(shape.tile().getNTiles()),
                           most);
@@ -480,7 +507,8 @@ struct ModelledGemm : ScheduleWith<Base, ModelsTime, Interfaces...> {
 struct GemmSchedule final
     : ModelledGemm<Schedule, CountsIds, SplitsColumns, JoinsProducts, JoinsSums,
                    QuantizesInputs, FollowsPhase, FollowsSort, RunsPhases,
-                   PermutesRows, SplitsLargeGroups, KnowsSpills, OrdersSums> {
+                   PermutesRows, SplitsLargeGroups, MulticastsWeights,
+                   KnowsSpills, OrdersSums> {
   GemmSchedule() : ModelledGemm("sm90.gemm", "tile.gemm") {}
   std::string whyConfigIllegal(Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {
@@ -551,6 +579,13 @@ struct GemmSchedule final
   }
   bool hasMaps(tile::ConfigAttr config) const override {
     return config.getMapRows();
+  }
+  tile::ConfigAttr withMulticast(tile::ConfigAttr config) const override {
+    tile::ConfigAttr paired = tile::withFlag(config, "multicast_weights", true);
+    return paired == config ? tile::ConfigAttr() : paired;
+  }
+  int64_t getPairedRows(tile::ConfigAttr config) const override {
+    return 2 * cast<tile::Sm90GemmAttr>(config).getBlockM().back();
   }
   int64_t getColumnMultiple(tile::ConfigAttr config) const override {
     return cast<tile::Sm90GemmAttr>(config).getBlockN();

@@ -157,8 +157,10 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::GemmOp op,
   }
   if (shape.problem().isGrouped)
     view.add(shape.problem().groups, 0, 1, 1);
+  // Each CTA of a cluster copies its share of the weights.
+  int64_t columns = shape.tile().blockN / shape.tile().getClusterCtas();
   if (shape.problem().weightsPerColumn == 1) {
-    view.add(shape.problem().columns, row, 1, shape.tile().blockN);
+    view.add(shape.problem().columns, row, 1, columns);
   } else {
     // Dimensions: groups of columns, gate or up, column.
     constexpr int64_t paired = kPairedRows;
@@ -166,7 +168,7 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::GemmOp op,
         op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved;
     int64_t column = isInterleaved ? 2 : 1;
     view.add(shape.problem().columns / paired, row, paired * column,
-             shape.tile().blockN / paired);
+             columns / paired);
     view.add(2, row, isInterleaved ? 1 : shape.problem().columns, 2);
     view.add(paired, row, column, paired);
   }

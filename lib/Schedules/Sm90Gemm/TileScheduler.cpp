@@ -32,7 +32,8 @@ Sm90TileScheduler::Sm90TileScheduler(tile::GemmOp op, AsyncEmitter &emitter,
       numbers(emitter,
               emitter.advance(shared, shape.shared().getNumberOffset()), shared,
               {sm90::kTaken, sm90::kNumberBytes, /*firstStage=*/0,
-               shape.shared().getSchedulerOffset()}) {}
+               shape.shared().getSchedulerOffset(),
+               shape.tile().getClusterCtas()}) {}
 
 //===----------------------------------------------------------------------===//
 // The list of tiles
@@ -84,6 +85,9 @@ Sm90Tile Sm90TileScheduler::findTile(I32 item) {
     // at another tile, so that no CTA takes all the low ones.
     I32 ctas = emitter.numCtas();
     I32 round = (item - tile) / ctas;
+    // Clusters keep their tiles together.
+    if (int64_t together = shape.tile().getClusterCtas(); together > 1)
+      round = round * together;
     tile = (tile + round) % tiles;
   }
   if (firstTile)
@@ -101,7 +105,13 @@ Sm90Tile Sm90TileScheduler::findTile(I32 item) {
   I32 firstColumn = multiplyNoWrap(nTile, emitter.i32(shape.tile().blockN));
   if (Value launchColumn = emitter.operand(op.getFirstColumn()))
     firstColumn = firstColumn + I64(b, launchColumn).toI32();
-  return {group, firstColumn, begin.row + first, min(left, blockM)};
+  I32 rows = min(left, blockM);
+  if (shape.tile().getClusterCtas() > 1) {
+    Flag isEmpty = left < 1;
+    first = select(isEmpty, emitter.i32(1), first);
+    rows = select(isEmpty, emitter.i32(0), rows);
+  }
+  return {group, firstColumn, begin.row + first, rows};
 }
 
 //===----------------------------------------------------------------------===//
@@ -115,7 +125,8 @@ void Sm90TileScheduler::initBarriers() {
   // rows.
   int64_t consumers = shape.tile().getConsumers() * kWarpgroup;
   int64_t producers = kWarp + shape.hasRowThreads() * sm90::kRowThreads;
-  numbers.init(1, (consumers + producers) / kWarp);
+  int64_t ctas = shape.tile().getClusterCtas();
+  numbers.init(1, (consumers + producers) / kWarp * ctas);
 }
 
 Value Sm90TileScheduler::counter() {
@@ -123,18 +134,34 @@ Value Sm90TileScheduler::counter() {
                          {emitter.index(0)});
 }
 
+void Sm90TileScheduler::publish(I32 index, I32 stage) {
+  Value slot = numbers.stageAddress(stage);
+  int64_t ctas = shape.tile().getClusterCtas();
+  if (ctas == 1) {
+    emitter.store(index, slot, sm90::kNumberBytes);
+    return numbers.full(stage).arrive();
+  }
+  for (int64_t rank = 0; rank < ctas; ++rank) {
+    emitter.store(index, emitter.mapShared(slot, emitter.i32(rank)),
+                  sm90::kNumberBytes);
+    numbers.full(stage).arriveAt(emitter.i32(rank));
+  }
+}
+
 void Sm90TileScheduler::draw(const Items &items, Flag draws, I32 iteration) {
+  // One thread of a cluster draws for all its CTAs.
+  int64_t ctas = shape.tile().getClusterCtas();
+  if (ctas > 1)
+    draws = draws & (emitter.clusterRank() == 0);
   emitter.ifThen(draws, [&] {
     int64_t increment = sm90::getTileIncrement(op);
-    I32 drawn = emitter.getAndAdd(emitter.i32(increment), counter());
+    I32 drawn = emitter.getAndAdd(emitter.i32(increment * ctas), counter());
     if (increment > 1)
       drawn = drawn / increment;
     I32 before = parityAt(iteration) ^ 1, stage = stageAt(iteration);
     numbers.empty(stage).wait(before);
-    emitter.store(drawn + items.step, numbers.stageAddress(stage),
-                  sm90::kNumberBytes);
-    numbers.full(stage).arrive();
-    emitter.ifThen(drawn + 1 == items.end, [&] {
+    publish(drawn + items.step, stage);
+    emitter.ifThen(drawn + ctas == items.end, [&] {
       emitter.getAndAdd(0 - items.end * increment, counter());
     });
   });
@@ -150,6 +177,10 @@ I32 Sm90TileScheduler::take(I32 iteration, bool isConsumer) {
     numbers.full(stage).wait(parityAt(iteration));
   I32 taken = emitter.loadWord(numbers.stageAddress(stage));
   emitter.warpBarrier();
-  emitter.ifThen(emitter.lane() == 0, [&] { numbers.empty(stage).arrive(); });
-  return taken;
+  bool hasCluster = shape.tile().getClusterCtas() > 1;
+  emitter.ifThen(emitter.lane() == 0, [&] {
+    Barrier empty = numbers.empty(stage);
+    hasCluster ? empty.arriveAt(emitter.i32(0)) : empty.arrive();
+  });
+  return hasCluster ? taken + emitter.clusterRank() : taken;
 }

@@ -14,7 +14,8 @@
 namespace moec {
 
 /// One tile of the result. `rows` is at least one and at most the largest
-/// BLOCK_M.
+/// BLOCK_M; 0 in a tile that fills a cluster, ahead of whose `firstRow` is a
+/// row of the group.
 struct Sm90Tile {
   I32 group, firstColumn, firstRow, rows;
 
@@ -24,6 +25,7 @@ struct Sm90Tile {
 /// Tile scheduler. The M tiles of all groups and the N tiles form a list: by
 /// group, then N tile, then M tile, so that weights are read from memory once.
 /// A CTA takes every gridDim-th tile of the list, or the next one that is free.
+/// The CTAs of a cluster take adjacent M tiles of one N tile.
 ///
 /// Every warp visits the same tiles in the same order.
 class Sm90TileScheduler {
@@ -115,6 +117,8 @@ private:
   mlir::Value counter();
   /// The CTA's index in the static order of the `ctas` CTAs that take tiles.
   I32 getCtaOrder(I32 ctas);
+  /// Writes an index, of the cluster's first CTA, for all CTAs of the cluster.
+  void publish(I32 index, I32 stage);
 
   tile::GemmOp op;
   AsyncEmitter &emitter;

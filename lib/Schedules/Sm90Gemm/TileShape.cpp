@@ -16,6 +16,7 @@ TileShape::TileShape(const GemmProblem &problem, tile::Sm90GemmAttr config)
       l2Rows(config.getL2Rows()), mapRows(config.getMapRows()),
       noSwapAB(config.getNoSwapAb()),
       hasDynamicScheduler(config.getDynamicScheduler()),
+      multicastsWeights(config.getMulticastWeights()),
       kTileBytes(blockK * problem.inputBits / 8),
       swizzleRows(kTileBytes / problem.swizzleBytes),
       launchColumns(problem.launchColumns), sizeK(problem.sizeK),

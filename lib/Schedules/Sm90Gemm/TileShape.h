@@ -49,6 +49,9 @@ struct TileShape {
   bool noSwapAB;
   /// CTAs take tiles from the dynamic scheduler.
   bool hasDynamicScheduler;
+  /// Two CTAs of a cluster take two M tiles of a group, and each copies half of
+  /// their weights to both.
+  bool multicastsWeights;
 
   /// Bytes of a k tile of one input row, and its swizzle rows, side by side:
   /// with prepacked weights, one per packed tile.
@@ -61,6 +64,8 @@ struct TileShape {
 
   //===--- The CTA ---===//
 
+  /// CTAs of a cluster.
+  int64_t getClusterCtas() const { return multicastsWeights ? 2 : 1; }
   /// Tiles along N, and k tiles.
   int64_t getNTiles() const { return (launchColumns + blockN - 1) / blockN; }
   int64_t getKTiles() const { return (sizeK + blockK - 1) / blockK; }
@@ -79,9 +84,11 @@ struct TileShape {
     return hasThird ? kMaxConsumers : kConsumers;
   }
   int64_t getThreads() const { return (1 + getConsumers()) * kWarpgroup; }
-  /// Tiles of a raster group; 0: all tiles of a group.
+  /// Tiles of a raster group, whole clusters; 0: all tiles of a group.
   int64_t getRasterGroupTiles() const {
-    return l2Rows ? std::max<int64_t>(l2Rows / getMaxBlockM(), 1) : 0;
+    int64_t ctas = getClusterCtas();
+    return l2Rows ? std::max<int64_t>(l2Rows / getMaxBlockM() / ctas, 1) * ctas
+                  : 0;
   }
   /// Whether tiles of one group may have these two neighbouring values of
   /// BLOCK_M, with the dynamic scheduler. The higher is at most twice the

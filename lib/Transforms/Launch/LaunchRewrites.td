@@ -23,6 +23,7 @@ include "JoinProducts.td"
 include "DynamicScheduler.td"
 include "QuantizeInputs.td"
 include "JoinSums.td"
+include "MulticastWeights.td"
 include "SplitSort.td"
 include "FuseRouting.td"
 include "JoinRouting.td"
@@ -38,6 +39,7 @@ defvar LaunchRewrites = [
   DynamicSchedulerRewrite,
   QuantizeInputsRewrite,
   JoinSumsRewrite,
+  MulticastWeightsRewrite,
   SplitSortRewrite,
   FuseRoutingRewrite,
   JoinRoutingRewrite,
