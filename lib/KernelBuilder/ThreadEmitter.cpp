@@ -41,7 +41,7 @@ ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
 
 int64_t ThreadEmitter::getNumWarps() const { return threads / kWarp; }
 
-void ThreadEmitter::barrier() { NVVM::Barrier0Op::create(b); }
+Operation *ThreadEmitter::barrier() { return NVVM::Barrier0Op::create(b); }
 
 void ThreadEmitter::waitForLaunchBefore() {
   if (isIndependent)

@@ -43,7 +43,7 @@ public:
   I32 lane() const { return laneNumber; }
   /// Barriers of the CTA and of the warp; earlier writes are visible after
   /// them.
-  void barrier();
+  mlir::Operation *barrier();
   void warpBarrier();
   /// A named barrier (i32, 1 to 15) for `threads` threads of the CTA, whole
   /// warps.

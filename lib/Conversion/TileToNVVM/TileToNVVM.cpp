@@ -196,8 +196,12 @@ private:
   }
 
   /// Emits the barrier before a phase that follows another. It ends the part
-  /// that runs ahead if the phase is independent.
+  /// that runs ahead if the phase is independent. A sort in each CTA's own
+  /// memory has a barrier itself, behind which it only reads that memory.
   void separate(OpBuilder &b, Operation *phase) {
+    auto sort = dyn_cast_or_null<tile::SortByExpertOp>(phase->getPrevNode());
+    if (sort && kernel.getPrivateRowsOf(sort.getOffsets()))
+      return;
     NVVM::Barrier0Op::create(b, phase->getLoc())
         ->setAttr(isIndependent(phase) ? kEndsAheadAttr : kBetweenPhasesAttr,
                   b.getUnitAttr());

@@ -291,7 +291,8 @@ void SortChunk::placeRun(RankedSlot firstSlot) {
 /// launch, for later launches.
 static void copyPrivate(tile::SortByExpertOp op, ThreadEmitter &emitter,
                         func::FuncOp func) {
-  emitter.barrier();
+  // The only barrier between the sort and the phase behind it.
+  emitter.barrier()->setAttr(kBetweenPhasesAttr, emitter.b.getUnitAttr());
   auto copy = [&](Value argument, Index count) {
     Value to = func.getArgument(cast<BlockArgument>(argument).getArgNumber());
     auto flatten = [&](Value memref) {

@@ -144,6 +144,12 @@ TEST(FenceRule, WordsSinceABarrier) {
   EXPECT_EQ(survivors(chunk + "bar.sync 0, 64;\n" + tail, "proxy fence"),
             "-; ");
   EXPECT_EQ(survivors("bar.sync 0;\n" + chunk + tail, "proxy fence"), "-; ");
+  // Mbarriers have a fence of their own.
+  std::string init = "bar.sync 0;\nmbarrier.init.shared.b64 [sm], 1;\n",
+              fence = "fence.mbarrier_init.release.cluster;\n";
+  EXPECT_EQ(survivors(chunk + init + fence + tail, "proxy fence"),
+            "single words; ");
+  EXPECT_EQ(survivors(chunk + init + tail, "proxy fence"), "-; ");
 }
 
 TEST(FenceRule, SingleWords) {

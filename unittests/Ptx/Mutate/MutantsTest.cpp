@@ -82,6 +82,49 @@ TEST(Mutants, CountersChange) {
   EXPECT_EQ(more.operands[2].bits, 1u);
 }
 
+TEST(Mutants, CountersOfTwoKindsOfArrivals) {
+  // One kind adds 1, the other 4096, beside which 1 makes no difference.
+  std::string adds = "atom.global.add.u32 %r3, [%rd0], 1;\n"
+                     "atom.global.add.u32 %r3, [%rd0], 4096;\n"
+                     "ld.acquire.gpu.global.b32 %r2, [%rd0];\n";
+  auto unitOf = [](const std::string &body) {
+    RawKernel kernel = parseBody(body).kernels[0];
+    Mutant fewer = mutantsOf(kernel, "counter wait")[1];
+    fewer.apply(kernel);
+    return kernel.instructions[fewer.index + 1].operands[2].bits;
+  };
+  EXPECT_EQ(unitOf(adds + "setp.lt.s32 %p1, %r2, %r1;"), 4096u);
+  EXPECT_EQ(unitOf(adds + "and.b32 %r2, %r2, 4095;"), 1u);
+}
+
+TEST(Mutants, Clusters) {
+  EXPECT_EQ(listOf("barrier.cluster.arrive;\nbarrier.cluster.wait;"),
+            "strict cluster barrier: deleted\nsync cluster barrier: relaxed\n");
+  EXPECT_EQ(listOf("mapa.shared::cluster.u32 %r1, %r2, 1;"),
+            "strict rank in a cluster: 0\n");
+  std::string list =
+      listOf("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "strict arrival: deleted\nsync qualifier: release to relaxed\n"
+            "sync qualifier: cluster to cta\n");
+  list = listOf("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+                "bytes.multicast::cluster [%r1], [%rd0], 16, [%r2], %rs1;");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "strict multicast mask: ^ 1\nstrict multicast mask: ^ 2\n"
+            "strict multicast mask: ^ 4\n");
+}
+
+TEST(Mutants, ClusterBarrierIsDeletedWithItsWait) {
+  RawKernel kernel = parseBody("barrier.cluster.arrive;\nadd.s32 %r1, %r1, 1;\n"
+                               "barrier.cluster.wait;")
+                         .kernels[0];
+  size_t count = kernel.instructions.size();
+  mutantsOf(kernel, "cluster barrier")[0].apply(kernel);
+  EXPECT_EQ(kernel.instructions.size(), count - 2);
+  for (const RawInstruction &left : kernel.instructions)
+    EXPECT_NE(left.parts.front(), "barrier");
+}
+
 TEST(Mutants, OrderAndQualifiers) {
   EXPECT_EQ(listOf("bar.sync 1, 64;"),
             "strict CTA barrier: deleted\nstrict CTA barrier: a warp fewer\n");

@@ -66,15 +66,32 @@ static void addGroupWait(const RawKernel &kernel, size_t index,
                                }));
 }
 
+/// What an arrival adds to the counter that the instruction at `index` polls: 1
+/// if only low bits are compared, else the most that the kernel adds at once.
+static int64_t getArrivalUnit(const RawKernel &kernel, size_t index) {
+  if (index + 1 < kernel.instructions.size() &&
+      kernel.instructions[index + 1].parts.front() == "and")
+    return 1;
+  int64_t unit = 1;
+  for (const RawInstruction &other : kernel.instructions) {
+    bool isAtomic = startsWith(other, "atom");
+    if ((isAtomic || startsWith(other, "red")) && has(other, "global") &&
+        has(other, "add") && other.operands[isAtomic ? 2 : 1].isNumber())
+      unit = std::max(unit, int64_t(other.operands[isAtomic ? 2 : 1].bits));
+  }
+  return unit;
+}
+
 /// Weakens a loop that polls a counter in global memory until it is high
 /// enough.
-static void addCounterWait(const RawInstruction &load, size_t index,
-                           std::vector<Mutant> &mutants) {
+static void addCounterWait(const RawKernel &kernel, const RawInstruction &load,
+                           size_t index, std::vector<Mutant> &mutants) {
   std::string type = load.parts.back();
   unsigned bytes = typeBytes(type);
   if ((bytes != 4 && bytes != 8) || !load.operands[0].isWord())
     return;
   std::string width = std::to_string(8 * bytes);
+  int64_t unit = getArrivalUnit(kernel, index);
   int64_t highest = bytes == 4 ? INT32_MAX : INT64_MAX;
   mutants.push_back(makeMutant(
       Group::Strict, "counter wait", "deleted", index, [=](RawKernel &mutated) {
@@ -82,14 +99,14 @@ static void addCounterWait(const RawInstruction &load, size_t index,
         poll.parts = {"mov", "b" + width};
         poll.operands = {poll.operands[0], makeNumber(highest)};
       }));
-  mutants.push_back(
-      makeMutant(Group::Strict, "counter wait", "for one arrival fewer", index,
-                 [=](RawKernel &mutated) {
-                   RawOperand count = mutated.instructions[index].operands[0];
-                   insertBefore(mutated, index + 1,
-                                makeInstruction("add.s" + width,
-                                                {count, count, makeNumber(1)}));
-                 }));
+  mutants.push_back(makeMutant(
+      Group::Strict, "counter wait", "for one arrival fewer", index,
+      [=](RawKernel &mutated) {
+        RawOperand count = mutated.instructions[index].operands[0];
+        insertBefore(
+            mutated, index + 1,
+            makeInstruction("add.s" + width, {count, count, makeNumber(unit)}));
+      }));
 }
 
 void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
@@ -124,7 +141,7 @@ void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
   if (startsWith(instruction, "wgmma.wait_group"))
     return addGroupWait(kernel, index, "wgmma wait", mutants);
   if (startsWith(instruction, "ld.acquire") && has(instruction, "global"))
-    return addCounterWait(instruction, index, mutants);
+    return addCounterWait(kernel, instruction, index, mutants);
   if (!startsWith(instruction, "cp.async.bulk.wait_group"))
     return;
   addGroupWait(kernel, index, "bulk wait", mutants);
@@ -249,12 +266,76 @@ static void addBarrier(const RawInstruction &instruction, size_t index,
                                  }));
 }
 
+/// Deletes an arrival with the wait that belongs to it; or lets it order
+/// nothing.
+static void addClusterBarrier(const RawKernel &kernel, size_t index,
+                              std::vector<Mutant> &mutants) {
+  if (!has(kernel.instructions[index], "arrive"))
+    return;
+  size_t wait = index;
+  while (++wait < kernel.instructions.size())
+    if (startsWith(kernel.instructions[wait], "barrier.cluster.wait"))
+      break;
+  if (wait == kernel.instructions.size())
+    return;
+  mutants.push_back(makeMutant(Group::Strict, "cluster barrier", "deleted",
+                               index, [=](RawKernel &mutated) {
+                                 erase(mutated, wait);
+                                 erase(mutated, index);
+                               }));
+  mutants.push_back(makeMutant(
+      Group::Sync, "cluster barrier", "relaxed", index,
+      [=](RawKernel &mutated) {
+        std::vector<std::string> &parts = mutated.instructions[index].parts;
+        parts.erase(std::remove(parts.begin(), parts.end(), "release"),
+                    parts.end());
+        parts.push_back("relaxed");
+      }));
+}
+
+/// Lets a multicast go to one CTA fewer, or to one that does not exist.
+static void addMulticast(const RawInstruction &copy, size_t index,
+                         std::vector<Mutant> &mutants) {
+  size_t mask = copy.operands.size() - 1;
+  if (has(copy, "L2::cache_hint"))
+    --mask;
+  for (int64_t bit : {1, 2, 4})
+    mutants.push_back(makeMutant(
+        Group::Strict, "multicast mask", "^ " + std::to_string(bit), index,
+        [=](RawKernel &mutated) {
+          RawOperand changed = makeRegister(mutated, index, "b16");
+          RawOperand &operand = mutated.instructions[index].operands[mask];
+          RawInstruction change =
+              makeInstruction("xor.b16", {changed, operand, makeNumber(bit)});
+          operand = changed;
+          insertBefore(mutated, index, change);
+        }));
+}
+
+/// Lets mapa name one CTA, whatever the register, or another one.
+static void addRank(const RawInstruction &map, size_t index,
+                    std::vector<Mutant> &mutants) {
+  const RawOperand &rank = map.operands[2];
+  int64_t other = rank.isNumber() ? int64_t(rank.bits ^ 1) : 1;
+  mutants.push_back(
+      makeMutant(Group::Strict, "rank in a cluster", std::to_string(other),
+                 index, [=](RawKernel &mutated) {
+                   mutated.instructions[index].operands[2] = makeNumber(other);
+                 }));
+}
+
 void mutate::addOrderMutants(const RawKernel &kernel, size_t index,
                              std::vector<Mutant> &mutants) {
   const RawInstruction &instruction = kernel.instructions[index];
   const std::string &first = instruction.parts.front();
   if (startsWith(instruction, "bar.warp.sync")) {
     mutants.push_back(makeDeletion(Group::Sync, "warp barrier", index));
+  } else if (startsWith(instruction, "barrier.cluster")) {
+    addClusterBarrier(kernel, index, mutants);
+  } else if (has(instruction, "multicast::cluster")) {
+    addMulticast(instruction, index, mutants);
+  } else if (first == "mapa") {
+    addRank(instruction, index, mutants);
   } else if (first == "bar" || first == "barrier") {
     addBarrier(instruction, index, mutants);
   } else if (startsWith(instruction, "fence.proxy")) {
@@ -273,7 +354,9 @@ void mutate::addOrderMutants(const RawKernel &kernel, size_t index,
     addQualifier(instruction, index, "acquire", "relaxed", mutants);
     addQualifier(instruction, index, "release", "relaxed", mutants);
     addQualifier(instruction, index, "acq_rel", "relaxed", mutants);
-    if (first != "mbarrier")
+    if (first == "mbarrier")
+      addQualifier(instruction, index, "cluster", "cta", mutants);
+    else
       addQualifier(instruction, index, "gpu", "cta", mutants);
   }
 }

@@ -74,6 +74,8 @@ Writes transferOwn(const RawInstruction &instruction, Writes writes) {
     writes.isAny = writes.isInit = false;
   else if (isBarrier)
     writes.isAny = false;
+  else if (has(instruction, "mbarrier_init"))
+    writes.isInit = false;
   else if (startsWith(instruction, "mbarrier.init"))
     writes.isInit = true;
   else if (isCopy && (!instruction.operands[2].isNumber() ||

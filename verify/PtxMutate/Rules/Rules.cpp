@@ -159,9 +159,8 @@ bool mutate::isOfOneCta(const Flow &flow, const Mutant &mutant) {
   if (mutant.kind != "fence of mbarrier init" ||
       !isFencedNext(flow, mutant.index))
     return false;
-  // The parser rejects clusters of more than one CTA. So shared::cluster
-  // addresses are of the own CTA, unless the kernel uses mapa or a cluster
-  // barrier.
+  if (flow.kernel.clusterCtas > 1)
+    return false;
   return std::none_of(flow.kernel.instructions.begin(),
                       flow.kernel.instructions.end(),
                       [](const RawInstruction &instruction) {
