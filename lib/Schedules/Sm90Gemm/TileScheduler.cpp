@@ -105,13 +105,16 @@ Sm90Tile Sm90TileScheduler::findTile(I32 item) {
   I32 firstColumn = multiplyNoWrap(nTile, emitter.i32(shape.tile().blockN));
   if (Value launchColumn = emitter.operand(op.getFirstColumn()))
     firstColumn = firstColumn + I64(b, launchColumn).toI32();
-  I32 rows = min(left, blockM);
-  if (shape.tile().getClusterCtas() > 1) {
-    Flag isEmpty = left < 1;
+  bool hasCluster = shape.tile().getClusterCtas() > 1;
+  Flag isEmpty;
+  if (hasCluster) {
+    isEmpty = left < 1;
     first = select(isEmpty, emitter.i32(1), first);
-    rows = select(isEmpty, emitter.i32(0), rows);
   }
-  return {group, firstColumn, begin.row + first, rows};
+  I32 firstRow = begin.row + first, rows = min(left, blockM);
+  if (hasCluster)
+    rows = select(isEmpty, emitter.i32(0), rows);
+  return {group, firstColumn, firstRow, rows};
 }
 
 //===----------------------------------------------------------------------===//
