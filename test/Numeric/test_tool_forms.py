@@ -417,7 +417,7 @@ def test_mlx(case, tmp_path):
         ("4 bits of HQQ, axis 1", ".W_q", lambda t: t[1:].copy(), ".W_q': has 4064 bytes, expected 4096"),
         ("4 bits of HQQ, axis 1", ".zero", None, ".zero"),
         ("4 bits of HQQ, axis 1", ".scale", lambda t: t * F16("nan"), "has a weight that is not finite (element 0)"),
-        ("gemv of AWQ", ".scales", lambda t: t[:, :7].copy(), "rows of at least 2, a multiple of 8"),
+        ("gemv of AWQ", ".scales", lambda t: t[:, :7].copy(), "rows of at least 4, a multiple of 8"),
         ("a book of AQLM", ".codebooks", lambda t: t[0], ".codebooks': has 3 dimensions, expected 4"),
         ("a book of AQLM", ".codebooks", lambda t: t[:, :3].copy(), ".codebooks': has books of 3 vectors, expected a"),
         ("a book of AQLM", ".codebooks", lambda t: t[:, :0].copy(), ".codebooks': has books of 0 vectors, expected a"),
@@ -450,7 +450,7 @@ def test_sizes_that_a_form_lacks_are_named(case, width, unit, tmp_path):
         tensors |= {name.removesuffix(".weight") + suffix: np.zeros(1, np.float32) for suffix in suffixes}
     config = CONFIG | {"moe_intermediate_size": width, "quantization_config": quantization}
     _, got, said = run(tmp_path, config, tensors)
-    expected = f"{width} x 64 elements are not stored in this form, which has multiples of {unit}"
+    expected = f"{width} x {HIDDEN} elements are not stored in this form, which has multiples of {unit}"
     assert got is None and expected in said and "experts.0." in said, said
 
 
