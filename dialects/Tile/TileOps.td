@@ -507,6 +507,35 @@ def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
   let hasVerifier = 1;
 }
 
+def Tile_LoraUpdateOp : Tile_Phase<"lora_update", [AttrSizedOperandSegments]> {
+  let summary = "what adapters add to the sums of a gemm";
+  let description = [{
+    Result i is what a gemm computes from `b[i]` and the rows of a `tile.lora_shrink` by `a[i]`, with the same `offsets`,
+    `source` and `adapter_ids`: `sum_j (sum_k x[k] a_i[adapter, g, j, k]) b_i[adapter, g, n, j]`, zeros for rows without
+    an adapter. The inner sums may be kept as sums of two numbers of the element type of `a`. Rows from the last offset
+    on are not written. A gemm takes the results as `elementwise`. `expand-adapters` (`tile-rewrite-launches`) adds it.
+
+    ```mlir
+    tile.lora_update gather tokens(%tokens) ins(%x : memref<?x2048xbf16>) a(%a : memref<4x128x16x2048xbf16>)
+        b(%b : memref<4x128x768x16xbf16>) offsets(%offsets : memref<129xi32>) source(%source : memref<?xi32>)
+        adapter_ids(%ids : memref<?xi32>) outs(%u : memref<?x768xf32>) {top_k = 8 : i64}
+    ```
+  }];
+  let arguments = (ins
+    I64:$tokens, Tile_In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
+    Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$second,
+    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids,
+    Arg<Variadic<MemRefOf<[F32]>>, "written", [MemWrite]>:$results, UnitAttr:$gather,
+    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    (`gather` $gather^)? `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    `a` `(` $matrices `:` type($matrices) `)` `b` `(` $second `:` type($second) `)`
+    `offsets` `(` $offsets `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`
+    `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)` `outs` `(` $results `:` type($results) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> {
   let summary = "dynamic scale shared by all rows of a call";
   let description = [{

@@ -129,6 +129,18 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     work.bytes = rows * getRowBytes(op.getInput()) +
                  slots * getRowBytes(op.getResult()) +
                  getAdapterBytes(op.getMatrices(), slots);
+  } else if (auto op = dyn_cast<tile::LoraUpdateOp>(phase)) {
+    double rows = op.getGather() ? double(tokens) : slots;
+    work.bytes = rows * getRowBytes(op.getInput()) +
+                 getAdapterBytes(op.getMatrices(), slots) +
+                 getAdapterBytes(op.getSecond(), slots);
+    for (auto [matrix, result] : llvm::zip(op.getMatrices(), op.getResults())) {
+      auto rank = cast<MemRefType>(matrix.getType()).getDimSize(2);
+      work.operations +=
+          2 * slots * double(rank) *
+          double(getRowElements(op.getInput()) + getRowElements(result));
+      work.bytes += slots * getRowBytes(result);
+    }
   } else if (auto op = dyn_cast<tile::PlaceIdsOp>(phase)) {
     work.bytes = double(tokens) *
                  (getRowBytes(op.getIds()) + getRowBytes(op.getResult()));

@@ -33,13 +33,24 @@ def test_quantized(case, target, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
-#: Positions of 4 and of 16 rows per CTA.
-@pytest.mark.parametrize("tokens", [150, 1030])
+#: Positions of one row per CTA and of four; rows of an expert and an adapter make more than one part of 16.
+@pytest.mark.parametrize("tokens", [150, 390])
 def test_many_rows(tokens, runs):
     """Windows with slots of several experts and adapters, and of none."""
     sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": "bf16"}
     case = Case(f"lora_many_{tokens}", BASE | sizes | {"lora": {"adapters": 2, "rank": 12}}, tokens)
     run = runs.get(case, *TARGETS["sm_80"], *for_tokens(case))
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+UPDATES = [case for case in CASES if case.name in ("lora_bf16", "lora_no_gate", "lora_columns", "lora_fp8", "lora_mxfp4")]
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.name)
+def test_updates_ahead_of_gemms(case, runs):
+    """gpu.lora_update, also for calls so small that the epilogues would take less time."""
+    run = runs.get(case, *TARGETS["sm_90a"], *for_tokens(case), "--set=expand-adapters.always")
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 

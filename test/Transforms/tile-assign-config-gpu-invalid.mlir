@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_tile, gpu.lora_shrink, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_tile, gpu.lora_shrink, gpu.lora_update, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -61,6 +61,18 @@ tile.kernel @shrink(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memre
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
       outs(%y, %z : memref<?x16xf32>, memref<?x1xi32>)
       {top_k = 2 : i64, config = #tile.gpu_lora_shrink<warps = 4, columns_per_warp = 1, vector_width = 3>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @update(%x: memref<?x64xbf16>, %a: memref<2x3x6x64xbf16>, %b: memref<2x3x32x6xbf16>, %o: memref<4xi32>,
+    %s: memref<?xi32>, %i: memref<?xi32>, %y: memref<?x32xf32>, %t: i64) {
+  // expected-error@+1 {{a rank of 6 is no multiple of 4}}
+  tile.lora_update gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x6x64xbf16>)
+      b(%b : memref<2x3x32x6xbf16>) offsets(%o : memref<4xi32>) source(%s : memref<?xi32>)
+      adapter_ids(%i : memref<?xi32>) outs(%y : memref<?x32xf32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_update<warps = 2>}
   tile.return
 }
 

@@ -135,6 +135,15 @@ struct LoraShrinkArguments {
 };
 moert::Status shrinkLora(const LoraShrinkArguments &arguments);
 
+/// tile.lora_update.
+struct LoraUpdateArguments {
+  TensorRef input;
+  llvm::SmallVector<TensorRef> first, second, results;
+  TensorRef offsets, source, adapterIds;
+  bool gathers = false;
+};
+moert::Status updateLora(const LoraUpdateArguments &arguments);
+
 /// Row n of an adapter's matrix for a group, times x.
 float multiplyAdapter(const TensorRef &matrix, int64_t adapter, int64_t group,
                       int64_t n, llvm::ArrayRef<float> x);

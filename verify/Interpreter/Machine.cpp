@@ -191,6 +191,19 @@ Status Machine::runLoraShrink(OpT op) {
   return shrinkLora(arguments);
 }
 
+Status Machine::run(tile::LoraUpdateOp op) {
+  LoraUpdateArguments arguments;
+  arguments.input = at(op.getInput());
+  arguments.first = all(op.getMatrices());
+  arguments.second = all(op.getSecond());
+  arguments.results = all(op.getResults());
+  arguments.offsets = at(op.getOffsets());
+  arguments.source = at(op.getSource());
+  arguments.adapterIds = at(op.getAdapterIds());
+  arguments.gathers = op.getGather();
+  return updateLora(arguments);
+}
+
 template <typename OpT>
 Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
   PlaceIdsArguments arguments;
@@ -475,6 +488,9 @@ Status Machine::runOp(Operation &op) {
       })
       .Case([&](tile::LoraShrinkOp t) {
         return onTile(t, [&] { return runLoraShrink(t); });
+      })
+      .Case([&](tile::LoraUpdateOp t) {
+        return onTile(t, [&] { return run(t); });
       })
       .Case([&](tile::PlaceIdsOp t) {
         return onTile(t, [&] { return runPlaceIds(t, tokens, t.getResult()); });

@@ -69,6 +69,7 @@ private:
 
   moert::Status run(tile::GemmOp op);
   moert::Status run(tile::GatherRowsOp op);
+  moert::Status run(tile::LoraUpdateOp op);
   moert::Status run(tile::CountSlotsOp op);
   moert::Status run(moe::RouteOp op);
   moert::Status run(moe::PermuteOp op);

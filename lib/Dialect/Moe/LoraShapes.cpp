@@ -30,33 +30,64 @@ static LogicalResult verifyMatrices(const OperandChecker &check, StringRef list,
   return success();
 }
 
-LogicalResult verifyLoraShrink(Operation *op, const LoraShrinkOperands &o) {
-  OperandChecker check(op);
+/// Verifies the operands of both halves: rows, tables and first matrices.
+template <typename OperandsT>
+static LogicalResult verifyFirst(const OperandChecker &check,
+                                 const OperandsT &o, ValueRange matrices) {
   if (o.topK < 1)
     return check.error("'top_k' is ") << o.topK << "; at least 1 is accepted";
-  if (o.matrices.empty())
+  if (matrices.empty())
     return check.error("has no matrices; give at least one in 'a'");
   if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})) ||
       failed(check.checkShape("source", o.source, {positionsDim()})) ||
       failed(check.checkShape("adapter_ids", o.adapterIds, {tokensDim()})) ||
-      failed(verifyMatrices(check, "a", o.matrices,
+      failed(verifyMatrices(check, "a", matrices,
                             {{"adapters"},
                              {"groups", getDim(o.offsets, 0) - 1},
                              {"rank"},
                              {"width"}})))
     return failure();
-  Value first = o.matrices.front();
-  Dim width{"width", getDim(first, 3)};
-  Dim columns{"(matrices * rank)",
-              getDim(first, 2) * int64_t(o.matrices.size())};
+  Value first = matrices.front();
   Dim row = o.gathers ? tokensDim() : positionsDim();
+  return failure(failed(check.checkShape("input", o.input,
+                                         {row, {"width", getDim(first, 3)}})) ||
+                 failed(check.checkElement(
+                     "input", o.input, getElementType(first), "like a[0]")));
+}
+
+LogicalResult verifyLoraShrink(Operation *op, const LoraShrinkOperands &o) {
+  OperandChecker check(op);
+  if (failed(verifyFirst(check, o, o.matrices)))
+    return failure();
+  Dim columns{"(matrices * rank)",
+              getDim(o.matrices.front(), 2) * int64_t(o.matrices.size())};
   return failure(
-      failed(check.checkShape("input", o.input, {row, width})) ||
-      failed(check.checkElement("input", o.input, getElementType(first),
-                                "like a[0]")) ||
       failed(check.checkShape("result", o.result, {positionsDim(), columns})) ||
       failed(
           check.checkShape("adapter", o.adapter, {positionsDim(), {"1", 1}})));
+}
+
+LogicalResult verifyLoraUpdate(Operation *op, const LoraUpdateOperands &o) {
+  OperandChecker check(op);
+  if (failed(verifyFirst(check, o, o.first)))
+    return failure();
+  if (o.second.size() != o.first.size() || o.results.size() != o.first.size())
+    return check.error("has ")
+           << o.first.size() << " matrices in 'a', " << o.second.size()
+           << " in 'b' and " << o.results.size() << " outs; give as many";
+  Value first = o.first.front();
+  if (failed(verifyMatrices(check, "b", o.second,
+                            {{"adapters", getDim(first, 0)},
+                             {"groups", getDim(first, 1)},
+                             {"columns"},
+                             {"rank", getDim(first, 2)}})))
+    return failure();
+  Dim columns{"columns", getDim(o.second.front(), 2)};
+  for (auto [i, result] : llvm::enumerate(o.results))
+    if (failed(check.checkShape(nameOf("outs", i), result,
+                                {positionsDim(), columns})))
+      return failure();
+  return success();
 }
 
 LogicalResult verifyLoraExpand(Operation *op, const MatmulOperands &o,

@@ -143,9 +143,9 @@ static LogicalResult verifyPrivateRows(KernelOp kernel) {
 /// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, SortByExpertOp, GemmOp, PrepackOp, PlaceIdsOp,
-           RowMapOp, RmsNormOp, LoraShrinkOp, TensorScaleOp, QuantizeOp,
-           GatherRowsOp, GatherReduceOp, ExchangeOp, RouteRowsOp, PackRowsOp,
-           SumPackedRowsOp>(op))
+           RowMapOp, RmsNormOp, LoraShrinkOp, LoraUpdateOp, TensorScaleOp,
+           QuantizeOp, GatherRowsOp, GatherReduceOp, ExchangeOp, RouteRowsOp,
+           PackRowsOp, SumPackedRowsOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())
@@ -486,6 +486,12 @@ LogicalResult LoraShrinkOp::verify() {
   if (failed(moe::verifyLoraShrink(*this, moe::LoraShrinkOperands(*this))))
     return failure();
   return verifySeparate(*this, {getResult(), getAdapter()});
+}
+
+LogicalResult LoraUpdateOp::verify() {
+  if (failed(moe::verifyLoraUpdate(*this, moe::LoraUpdateOperands(*this))))
+    return failure();
+  return verifySeparate(*this, getResults());
 }
 
 LogicalResult TensorScaleOp::verify() {

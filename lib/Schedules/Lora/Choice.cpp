@@ -1,13 +1,15 @@
-//===- Choice.cpp - choice of gpu.lora_shrink ----------------- *- C++
-//-*-===//
+//===- Choice.cpp - choice of the schedules of adapters ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
+#include "Cost.h"
+#include "Product.h"
 #include "Schedules/Interface/ScheduleTables.h"
 #include "Shape.h"
+#include "moec/Schedules/Device.h"
 
 #include <algorithm>
 
@@ -96,16 +98,21 @@ tile::ConfigAttr chooseTile(Operation *op, const Target &) {
       std::min<int64_t>(tiles, llvm::divideCeil(shape.rank, kTileColumns)));
 }
 
+/// CTAs that have a window each.
+moert::Expr windowBlocks(int64_t topK, ArrayRef<LoraShape::Window> windows) {
+  moert::Expr blocks = positionBlocks(topK, LoraShape::kTileRows);
+  for (const LoraShape::Window &window : windows)
+    blocks = moert::Expr::max(
+        blocks, moert::Expr::min(positionBlocks(topK, window.rows),
+                                 window.positions / window.rows));
+  return blocks;
+}
+
 moert::Expr tileGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
   auto config = cast<tile::GpuLoraTileAttr>(attr);
   auto shrink = cast<tile::LoraShrinkOp>(op);
   LoraShape shape(shrink);
-  moert::Expr windows = positionBlocks(shrink.getTopK(), LoraShape::kTileRows);
-  for (const LoraShape::Window &window : LoraShape::kWindows)
-    windows = moert::Expr::max(
-        windows, moert::Expr::min(positionBlocks(shrink.getTopK(), window.rows),
-                                  window.positions / window.rows));
-  return windows *
+  return windowBlocks(shrink.getTopK(), LoraShape::kWindows) *
          moert::Expr(shape.matrices *
                      llvm::divideCeil(shape.rank,
                                       kTileColumns * config.getColumnTiles()));
@@ -116,14 +123,86 @@ int64_t tileBlock(Operation *, tile::ConfigAttr config) {
 }
 
 struct TileSchedule final
-    : ScheduleOf<tileIllegal, chooseTile, tileGrid, tileBlock> {
-  TileSchedule() : ScheduleOf("gpu.lora_tile", "tile.lora_shrink") {}
+    : ScheduleWith<ScheduleOf<tileIllegal, chooseTile, tileGrid, tileBlock>,
+                   PredictsTime> {
+  TileSchedule() : ScheduleWith("gpu.lora_tile", "tile.lora_shrink") {}
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictShrink(cast<tile::LoraShrinkOp>(op), load, tokens, routing,
+                         device);
+  }
+  double getLaunchTime(const DeviceRates &device) const override {
+    return device.getRankingLaunchTime();
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// gpu.lora_update
+//===----------------------------------------------------------------------===//
+
+std::string updateIllegal(Operation *op, tile::ConfigAttr attr,
+                          const Target &) {
+  constexpr int64_t maxWarps = 16, chunk = 8, quarter = 4;
+  int64_t warps = cast<tile::GpuLoraUpdateAttr>(attr).getWarps();
+  auto update = cast<tile::LoraUpdateOp>(op);
+  if (getElementTypeOrSelf(update.getInput()).getIntOrFloatBitWidth() != 16)
+    return "tensor cores multiply bf16 and f16";
+  LoraShape shape(update);
+  if (int64_t columns = shape.getColumns(update);
+      shape.width % chunk || columns % chunk)
+    return "rows of " + number(shape.width) + " and " + number(columns) +
+           " elements are no multiples of 16 bytes";
+  if (shape.rank % quarter)
+    return "a rank of " + number(shape.rank) + " is no multiple of " +
+           number(quarter);
+  if (shape.matrices * shape.getPaddedRank() > LoraShape::kMaxShrunk)
+    return "ranks of " + number(shape.matrices) + " x " + number(shape.rank) +
+           " are more than " + number(LoraShape::kMaxShrunk);
+  if (warps < 1 || warps > maxWarps)
+    return "warps = " + number(warps) + "; give 1 to " + number(maxWarps);
+  return {};
+}
+
+tile::ConfigAttr chooseUpdate(Operation *op, const Target &) {
+  constexpr int64_t warps = 8;
+  LoraShape shape(cast<tile::LoraUpdateOp>(op));
+  return tile::GpuLoraUpdateAttr::get(
+      op->getContext(),
+      std::min<int64_t>(warps,
+                        llvm::divideCeil(shape.width, SharedProduct::kBlock)));
+}
+
+moert::Expr updateGrid(Operation *op, tile::ConfigAttr, const Target &) {
+  return windowBlocks(cast<tile::LoraUpdateOp>(op).getTopK(),
+                      LoraShape::kUpdateWindows);
+}
+
+int64_t updateBlock(Operation *, tile::ConfigAttr config) {
+  return cast<tile::GpuLoraUpdateAttr>(config).getWarps() * kWarp;
+}
+
+struct UpdateSchedule final
+    : ScheduleWith<
+          ScheduleOf<updateIllegal, chooseUpdate, updateGrid, updateBlock>,
+          PredictsTime> {
+  UpdateSchedule() : ScheduleWith("gpu.lora_update", "tile.lora_update") {}
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictUpdate(cast<tile::LoraUpdateOp>(op), load, tokens, routing,
+                         device);
+  }
+  double getLaunchTime(const DeviceRates &device) const override {
+    return device.getRankingLaunchTime();
+  }
 };
 
 } // namespace
 
 const Schedule &moec::getGpuLoraTileSchedule() {
   return getOnly<TileSchedule>();
+}
+const Schedule &moec::getGpuLoraUpdateSchedule() {
+  return getOnly<UpdateSchedule>();
 }
 const Schedule &moec::getGpuLoraShrinkSchedule() {
   return getOnly<ShrinkSchedule>();

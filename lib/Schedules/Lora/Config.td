@@ -22,4 +22,9 @@ def Tile_GpuLoraTileAttr : Tile_Config<"gpu", "lora_tile", "GpuLoraTile", [
   let summary = "config of gpu.lora_tile";
 }
 
+def Tile_GpuLoraUpdateAttr : Tile_Config<"gpu", "lora_update", "GpuLoraUpdate", [
+    Tile_Number<"warps", "warps of a CTA, which share the width of the rows, then the columns">]> {
+  let summary = "config of gpu.lora_update";
+}
+
 #endif

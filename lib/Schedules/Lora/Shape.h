@@ -16,8 +16,8 @@ namespace moec::lora {
 
 /// Sizes that the choice and the code share.
 struct LoraShape {
-  explicit LoraShape(tile::LoraShrinkOp op)
-      : matrices(int64_t(op.getMatrices().size())) {
+  template <typename OpT>
+  explicit LoraShape(OpT op) : matrices(int64_t(op.getMatrices().size())) {
     constexpr int64_t bits = 128;
     auto type =
         mlir::cast<mlir::MemRefType>(op.getMatrices().front().getType());
@@ -34,14 +34,27 @@ struct LoraShape {
                             config.getWarps() * config.getColumnsPerWarp());
   }
 
+  /// Columns of the results of a gpu.lora_update.
+  static int64_t getColumns(tile::LoraUpdateOp op) {
+    return mlir::cast<mlir::MemRefType>(op.getSecond().front().getType())
+        .getDimSize(2);
+  }
+  /// The rank, and zeros up to K of a product of tensor cores.
+  int64_t getPaddedRank() const { return llvm::alignTo(rank, kProductDepth); }
+  static constexpr int64_t kProductDepth = 16;
+  /// The most columns of the shrunk rows that a CTA keeps.
+  static constexpr int64_t kMaxShrunk = 256;
+
   /// Rows of a product of tensor cores.
   static constexpr int64_t kTileRows = 16;
-  /// Up to so many positions, a CTA of gpu.lora_tile has so many of them: many
-  /// CTAs for few, and matrices read by few CTAs for many.
+  /// Up to so many positions, a CTA has so many of them, and 16 of more: many
+  /// CTAs for few, and matrices read by few CTAs for many. CTAs of
+  /// gpu.lora_update read a matrix for up to 16 rows, which may lie behind.
   struct Window {
     int64_t positions, rows;
   };
   static constexpr Window kWindows[] = {{256, 1}, {2048, 4}};
+  static constexpr Window kUpdateWindows[] = {{512, 1}, {8192, 4}};
 
   int64_t matrices, adapters, rank, width;
   /// The most elements of a row of a matrix that a thread may load at once.

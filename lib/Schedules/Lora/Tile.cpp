@@ -6,12 +6,11 @@
 //===----------------------------------------------------------------------===//
 // Tensor cores multiply 16 rows by some columns of one matrix. A CTA has as
 // many neighbouring slots as there are per CTA, at least one, and takes those
-// of one expert and adapter at a time; others are computed too and dropped. The
-// warps share K in blocks of 32, of which a lane loads 16 bytes of each row,
-// and add their sums in shared memory. Each row's sum has the same order,
-// whatever the number of slots.
+// of one expert and adapter at a time; others are computed too and dropped.
+// Each row's sum has the same order, whatever the number of slots.
 
 #include "KernelBuilder/GroupColumns.h"
+#include "Product.h"
 #include "Schedules/Interface/Emit.h"
 #include "Shape.h"
 #include "Slot.h"
@@ -25,12 +24,12 @@ namespace {
 class GpuLoraTile {
 public:
   GpuLoraTile(tile::LoraShrinkOp op, ThreadEmitter &emitter)
-      : op(op), emitter(emitter), b(emitter.b), shape(op),
+      : op(op), emitter(emitter), shape(op),
         config(cast<tile::GpuLoraTileAttr>(op.getConfigAttr())),
         tiles(config.getColumnTiles()), input(emitter.operand(op.getInput())),
         result(emitter.operand(op.getResult())),
-        table(emitter.scratch({config.getWarps() * tiles * kTileSize},
-                              b.getF32Type())) {}
+        product(emitter, getElementType(input), shape.width, config.getWarps(),
+                tiles) {}
 
   void emit();
 
@@ -57,25 +56,16 @@ private:
   void emitPart(const Part &part, const Slot &slot, Index first);
   /// The warp's sums: four for each 8 columns.
   SmallVector<Value> multiply(const Part &part, const Slot &slot, Value matrix);
-  SmallVector<Value> multiplyBlocks(SmallVector<Value> sums,
-                                    ArrayRef<Value> rows,
-                                    ArrayRef<Value> columns, I32 block,
-                                    int64_t count);
-  Value loadChunk(Value row, I32 k);
 
-  /// Sums of a warp's 16 x 8 results.
-  static constexpr int64_t kTileSize = 16 * 8;
-  static constexpr int64_t kBlock = 32, kChunk = 8;
+  static constexpr int64_t kChunk = SharedProduct::kChunk;
 
   tile::LoraShrinkOp op;
   ThreadEmitter &emitter;
-  ImplicitLocOpBuilder &b;
   LoraShape shape;
   tile::GpuLoraTileAttr config;
   int64_t tiles;
   Value input, result;
-  /// Each warp's sums.
-  Value table;
+  SharedProduct product;
   /// The matrix of this CTA, and its first column.
   Index number, firstColumn;
 };
@@ -135,55 +125,9 @@ void GpuLoraTile::storeRows(I32 rows, Index first,
   });
 }
 
-/// 8 elements of a row as four words; zeros past its end.
-Value GpuLoraTile::loadChunk(Value row, I32 k) {
-  constexpr int64_t bytes = 16, elementBytes = 2;
-  auto type = VectorType::get(bytes / 4, b.getI32Type());
-  if (shape.width % kBlock == 0)
-    return emitter.load(type, emitter.advance(row, k * elementBytes), bytes);
-  I32 safe = min(k, shape.width - kChunk);
-  Value loaded =
-      emitter.load(type, emitter.advance(row, safe * elementBytes), bytes);
-  Value zeros = emitter.constant(type, b.getI32IntegerAttr(0));
-  return select(k < shape.width, loaded, zeros);
-}
-
-/// Adds `count` of the warp's blocks from `block` on; all loads come first.
-SmallVector<Value> GpuLoraTile::multiplyBlocks(SmallVector<Value> sums,
-                                               ArrayRef<Value> rows,
-                                               ArrayRef<Value> columns,
-                                               I32 block, int64_t count) {
-  constexpr int64_t lanesOfRow = 4, words = 4;
-  SmallVector<SmallVector<SmallVector<Value>>> loaded;
-  for (int64_t i = 0; i < count; ++i) {
-    I32 k = (block + i * config.getWarps()) * kBlock +
-            emitter.lane() % lanesOfRow * kChunk;
-    auto &chunks = loaded.emplace_back();
-    for (ArrayRef<Value> addresses : {rows, columns})
-      for (Value address : addresses)
-        chunks.push_back(emitter.elements<Value>(loadChunk(address, k)));
-  }
-  Type element = getElementType(input);
-  // The order of K is that of the words that a lane holds.
-  for (auto &chunks : loaded)
-    for (int64_t word = 0; word < words; word += 2)
-      for (int64_t tile = 0; tile < tiles; ++tile) {
-        SmallVector<Value> own(ArrayRef(sums).slice(4 * tile, 4));
-        SmallVector<Value> &w = chunks[2 + tile];
-        SmallVector<Value> made =
-            emitter.multiply(element,
-                             {chunks[0][word], chunks[1][word],
-                              chunks[0][word + 1], chunks[1][word + 1]},
-                             {w[word], w[word + 1]}, own);
-        llvm::copy(made, sums.begin() + 4 * tile);
-      }
-  return sums;
-}
-
 SmallVector<Value> GpuLoraTile::multiply(const Part &part, const Slot &slot,
                                          Value matrix) {
-  constexpr int64_t atOnce = 4, lanesOfRow = 4;
-  I32 own = emitter.lane() / lanesOfRow;
+  I32 own = emitter.lane() / SharedProduct::kLanesOfRow;
   Value zero = emitter.index(0);
   SmallVector<Value> rows, columns;
   for (int64_t half : {0, 8}) {
@@ -195,45 +139,17 @@ SmallVector<Value> GpuLoraTile::multiply(const Part &part, const Slot &slot,
     columns.push_back(emitter.address(
         matrix, {part.adapter, part.group, min(column, shape.rank - 1), zero}));
   }
-  int64_t warps = config.getWarps();
-  SmallVector<Value> sums(4 * tiles, emitter.f32(0.0));
-  // Each warp has whole rounds; blocks past the end of a row are zeros.
-  int64_t rounds = llvm::divideCeil(shape.width, kBlock * warps);
-  int64_t last = rounds % atOnce;
-  if (rounds > last)
-    sums = emitter.loop(
-        emitter.warp(), emitter.i32((rounds - last) * warps), atOnce * warps,
-        sums, [&](I32 block, SmallVector<Value> sums) {
-          return multiplyBlocks(std::move(sums), rows, columns, block, atOnce);
-        });
-  if (last)
-    sums = multiplyBlocks(sums, rows, columns,
-                          emitter.warp() + (rounds - last) * warps, last);
-  return sums;
+  return product.multiply(rows, columns);
 }
 
 void GpuLoraTile::emitPart(const Part &part, const Slot &slot, Index first) {
   for (auto [i, operand] : llvm::enumerate(op.getMatrices()))
     emitter.ifThen(number == int64_t(i), [&, operand = operand] {
       SmallVector<Value> sums = multiply(part, slot, emitter.operand(operand));
-      Index at = emitter.toIndex(
-          (emitter.warp() * (tiles * kWarp) + emitter.lane()) * 4);
-      // All threads have read the sums of the part before.
-      emitter.barrier();
-      for (auto [j, sum] : llvm::enumerate(sums))
-        emitter.storeF32(sum, table,
-                         at + int64_t(j) / 4 * kTileSize + int64_t(j) % 4);
-      emitter.barrier();
+      product.exchange(sums);
     });
-  storeRows(part.rows, first, [&](I32 row, I32 column) {
-    I32 lane = row % 8 * 4 + column % kChunk / 2;
-    I32 at = column / kChunk * kTileSize + lane * 4 + row / 8 * 2 + column % 2;
-    Index place = emitter.toIndex(at);
-    F32 sum = emitter.loadF32(table, place);
-    for (int64_t warp = 1; warp < config.getWarps(); ++warp)
-      sum = sum + emitter.loadF32(table, place + warp * tiles * kTileSize);
-    return sum;
-  });
+  storeRows(part.rows, first,
+            [&](I32 row, I32 column) { return product.get(row, column); });
 }
 
 void GpuLoraTile::emit() {

@@ -379,8 +379,15 @@ double GemmCost::getMemoryBytes(const GemmShape &shape, const RowCounts &counts,
     int64_t scales = shape.problem().launchColumns / kQuantizedColumns;
     result += rows * double(scales * kScaleElementBytes);
   }
+  SmallVector<double> tensors{input, result};
+  // LoRA updates have rows of groups.
+  if (tile::GemmOp gemm = op; gemm.getOffsets())
+    for (Value update : gemm.getElementwiseOperands())
+      tensors.push_back(rows * double(shape.problem().launchColumns) *
+                        getElementTypeOrSelf(update).getIntOrFloatBitWidth() /
+                        8);
   double bytes = weights;
-  for (double tensor : {input, result})
+  for (double tensor : tensors)
     if (tensor > device.l2KeptBytes)
       bytes += tensor;
   return bytes;

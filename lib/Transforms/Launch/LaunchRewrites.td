@@ -15,6 +15,7 @@ class LaunchRewrite<string rewriteName> {
   string description = "";
 }
 
+include "ExpandAdapters.td"
 include "QuantizeResults.td"
 include "PermuteRows.td"
 include "SplitLargeGroups.td"
@@ -31,6 +32,7 @@ include "QuantizeAhead.td"
 include "SplitColumns.td"
 
 defvar LaunchRewrites = [
+  ExpandAdaptersRewrite,
   QuantizeResultsRewrite,
   PermuteRowsRewrite,
   SplitLargeGroupsRewrite,

@@ -37,8 +37,6 @@ private:
                                  Location loc);
   /// The buffer for `topK` rows of `input` per token, of all variants.
   Value getBuffer(Value input, int64_t topK);
-  /// A name that is unique in the program.
-  std::string makeBufferName(plan::ProgramOp program, Value input);
   bool wantsMaps(tile::KernelOp kernel, const PermutesRows &permutes);
   /// The config of the gemm with permuted rows; null if there is none.
   tile::ConfigAttr chooseConfig(tile::KernelOp kernel, tile::GemmOp product,
@@ -84,40 +82,13 @@ tile::KernelOp PermuteRows::makeProduct(tile::KernelOp kernel) {
   return permuted;
 }
 
-std::string PermuteRows::makeBufferName(plan::ProgramOp program, Value input) {
-  auto getName = [](Operation *op) {
-    return op->getAttrOfType<StringAttr>("name").getValue();
-  };
-  llvm::StringSet<> names;
-  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
-    names.insert(getName(buffer));
-  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
-    names.insert(getName(tensor));
-  std::string first = (getName(input.getDefiningOp()) + "_in_order").str();
-  std::string name = first;
-  for (int64_t number = 2; names.contains(name); ++number)
-    name = first + "_" + std::to_string(number);
-  return name;
-}
-
 Value PermuteRows::getBuffer(Value input, int64_t topK) {
   Value &buffer = buffers[{input, topK}];
   if (buffer)
     return buffer;
-  // After the other buffers, or the tensors.
-  Operation *last = input.getDefiningOp();
-  auto program = last->getParentOfType<plan::ProgramOp>();
-  for (auto other : program.getBody().getOps<plan::BufferOp>())
-    last = last->isBeforeInBlock(other) ? other : last;
-  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
-    last = last->isBeforeInBlock(tensor) ? tensor : last;
-  OpBuilder builder(program.getContext());
-  builder.setInsertionPointAfter(last);
-  moert::Expr size = moert::Expr::tokens() * moert::Expr(topK);
-  auto rows = plan::ExprAttr::get(program.getContext(), size.str());
-  buffer = plan::BufferOp::create(builder, input.getLoc(), input.getType(),
-                                  makeBufferName(program, input), rows,
-                                  IntegerAttr());
+  buffer = addRows(input.getDefiningOp()->getParentOfType<plan::ProgramOp>(),
+                   input.getLoc(), input.getType(),
+                   moec::getName(input) + "_in_order", topK);
   return buffer;
 }
 

@@ -7,6 +7,8 @@
 
 #include "Launches.h"
 
+#include "llvm/ADT/StringSet.h"
+
 using namespace mlir;
 using namespace moec;
 
@@ -92,6 +94,39 @@ Value moec::addBuffer(plan::ProgramOp program, Location loc, Type type,
   builder.setInsertionPointAfter(last);
   return plan::BufferOp::create(builder, loc, type, name, plan::ExprAttr(),
                                 slot);
+}
+
+StringRef moec::getName(Value memory) {
+  return memory.getDefiningOp()->getAttrOfType<StringAttr>("name").getValue();
+}
+
+/// A name that no tensor or buffer of the program has.
+static std::string makeUnique(plan::ProgramOp program, std::string first) {
+  llvm::StringSet<> names;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    names.insert(getName(buffer));
+  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
+    names.insert(getName(tensor));
+  std::string name = first;
+  for (int64_t number = 2; names.contains(name); ++number)
+    name = first + "_" + std::to_string(number);
+  return name;
+}
+
+Value moec::addRows(plan::ProgramOp program, Location loc, Type type,
+                    const Twine &name, int64_t topK) {
+  Operation *last = nullptr;
+  for (auto tensor : program.getBody().getOps<plan::TensorOp>())
+    last = tensor;
+  for (auto buffer : program.getBody().getOps<plan::BufferOp>())
+    if (last->isBeforeInBlock(buffer))
+      last = buffer;
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointAfter(last);
+  moert::Expr size = moert::Expr::tokens() * moert::Expr(topK);
+  return plan::BufferOp::create(
+      builder, loc, type, makeUnique(program, name.str()),
+      plan::ExprAttr::get(program.getContext(), size.str()), IntegerAttr());
 }
 
 Value moec::getCounter(plan::LaunchOp ranking, SymbolTable &symbols) {

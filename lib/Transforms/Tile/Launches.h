@@ -56,6 +56,14 @@ int64_t makeSlot(plan::ProgramOp program);
 mlir::Value addBuffer(plan::ProgramOp program, mlir::Location loc,
                       mlir::Type type, llvm::StringRef name);
 
+/// The name of the tensor or buffer that a plan passes.
+llvm::StringRef getName(mlir::Value memory);
+
+/// Adds a buffer of `topK` rows per token, without a slot, after the others or
+/// the tensors; a number makes its name unique.
+mlir::Value addRows(plan::ProgramOp program, mlir::Location loc,
+                    mlir::Type type, const llvm::Twine &name, int64_t topK);
+
 /// The counter that a launch of a `tile.sort_by_expert` sets to 0: one more of
 /// the outs of all launches of its kernel, in its own slot. Later gemms that
 /// need a counter share it, since they reset it to 0 or are the last to use it.

@@ -63,6 +63,14 @@ private:
       return false;
     }
     auto [at, isNew] = found.insert({getName(gemm), {order, gemm}});
+    // A launch ahead of the gemm adds a LoRA update in another order.
+    if (!isNew &&
+        bool(at->second.second.getShrunk()) != bool(gemm.getShrunk())) {
+      refuse(phase, "adds LoRA updates in another order than kernel '" +
+                        getKernelName(at->second.second) +
+                        "' of the same gemm");
+      return false;
+    }
     if (isNew || at->second.first == order)
       return true;
     std::string text;

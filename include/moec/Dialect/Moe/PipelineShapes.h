@@ -182,6 +182,24 @@ struct LoraShrinkOperands {
 };
 llvm::LogicalResult verifyLoraShrink(mlir::Operation *op,
                                      const LoraShrinkOperands &o);
+
+/// `tile.lora_update`.
+struct LoraUpdateOperands {
+  template <typename OpTy>
+  explicit LoraUpdateOperands(OpTy op)
+      : input(op.getInput()), offsets(op.getOffsets()), source(op.getSource()),
+        adapterIds(op.getAdapterIds()), first(op.getMatrices()),
+        second(op.getSecond()), results(op.getResults()),
+        topK(static_cast<int64_t>(op.getTopK())), gathers(op.getGather()) {}
+
+  mlir::Value input, offsets, source, adapterIds;
+  mlir::ValueRange first, second, results;
+  int64_t topK;
+  bool gathers;
+};
+llvm::LogicalResult verifyLoraUpdate(mlir::Operation *op,
+                                     const LoraUpdateOperands &o);
+
 /// The operands of a gemm that adds LoRA updates to `columns` result columns of
 /// `groups` groups; 0 for a dense gemm.
 llvm::LogicalResult verifyLoraExpand(mlir::Operation *op,

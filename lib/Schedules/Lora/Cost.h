@@ -1,0 +1,24 @@
+//===- Cost.h - how long the schedules of adapters take ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_SCHEDULES_LORA_COST_H
+#define MOEC_LIB_SCHEDULES_LORA_COST_H
+
+#include "moec/Schedules/Cost.h"
+
+namespace moec::lora {
+
+/// `PredictsTime::predict` of gpu.lora_tile and gpu.lora_update. All adapters
+/// are assumed to have as many tokens.
+double predictShrink(tile::LoraShrinkOp op, tile::LoadAttr load, int64_t tokens,
+                     Routing routing, const DeviceRates &device);
+double predictUpdate(tile::LoraUpdateOp op, tile::LoadAttr load, int64_t tokens,
+                     Routing routing, const DeviceRates &device);
+
+} // namespace moec::lora
+
+#endif // MOEC_LIB_SCHEDULES_LORA_COST_H
