@@ -5,6 +5,7 @@
 
     benchmarks/lora.py                                 on the first GPU, a layer of the sizes of Qwen3-30B-A3B
     benchmarks/lora.py --quantization=fp8_block128 --adapters=1,4,16 --rank=16 --tokens=1,16,64
+    benchmarks/lora.py --expect=h200                   what the cost model expects, without a GPU
     benchmarks/lora.py --device=cpu --experts=8 --adapters=1 --tokens=1 --rounds=2
 
 Each token has an adapter, all of them in turn. "added" is the median over rounds of the difference of two medians;
@@ -37,6 +38,18 @@ def get_bytes(spec: dict, tokens: int) -> float:
     return pairs * 2 * 3 * rank * (spec["hidden_size"] + spec["intermediate_size"])
 
 
+def expect(plain: dict, specs: list[dict], gpu: str, tokens: list[int], rate: float) -> None:
+    """Prints what the cost model of a GPU expects adapters to add."""
+    before = moec.expect(plain, gpu=gpu, tokens=tokens).times
+    print("| adapters | tokens | without | with | added | goal |\n|--:|--:|--:|--:|--:|--:|")
+    for spec in specs:
+        for old, new in zip(before, moec.expect(spec, gpu=gpu, tokens=tokens).times, strict=True):
+            goal = 1.25 * get_bytes(spec, old.tokens) / rate * 1e6 + 4
+            times = old.seconds * 1e6, new.seconds * 1e6
+            print(f"| {spec['lora']['adapters']} | {old.tokens} | {times[0]:.1f} | {times[1]:.1f} | "
+                  f"{times[1] - times[0]:+.1f} | {goal:.1f} |")
+
+
 def check(layer: moec.Layer, spec: dict, tokens: int) -> None:
     """Compares two rows of a call with the reference; raises moec.Error if one is wrong."""
     device, width = layer.device_object, spec["hidden_size"]
@@ -65,7 +78,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--adapters", type=numbers, default=[1, 4, 16])
     parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--tokens", type=numbers, default=[1, 4, 16, 64, 512])
+    parser.add_argument("--tokens", type=numbers, default=[1, 8, 64, 256, 1024])
+    parser.add_argument("--expect", metavar="GPU", help="print what the cost model expects of this GPU instead")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--repeat", type=int, default=64, help="runs of a median")
     parser.add_argument("--quantization", help="mxfp4, fp8_block128, ...")
@@ -78,10 +92,13 @@ def main() -> None:
             "max_tokens": max(args.tokens), **sizes}
     if args.quantization:
         spec["quantization"] = args.quantization
-    name = find_device(args.device).name
+    name = args.expect.upper() if args.expect else find_device(args.device).name
     rate = args.rate or next((rate for board, rate in RATES.items() if board in name), None)
     if rate is None:
         parser.error(f"the rate of the memory of {name} is not known; give --rate")
+    if args.expect:
+        loras = [spec | {"lora": {"adapters": adapters, "rank": args.rank}} for adapters in args.adapters]
+        return expect(spec, loras, args.expect, args.tokens, rate)
     plain = moec.compile(spec, device=args.device).generate_weights(1)
     print(f"{name}, {args.quantization or 'bf16'}, rank {args.rank}, {rate / 1e12:g} TB/s; microseconds")
     print("| adapters | tokens | without | with | added | quartiles | bytes | goal |\n|--:|--:|--:|--:|--:|---|--:|--:|")
