@@ -64,6 +64,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `w13_columns` | `E x L x i32`; column order of `w13`, one per expert | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both or none; of type D or quantized | 10 |
+    | `shared_w13_bias`, `shared_w2_bias` | `N_s x D`, `H x D` | 10 |
     | `shared_w13_columns` | `1 x H x i32`; column order of `shared_w13` | 10 |
     | `shared_gate`, `shared_gate_bias` | `1 x H x D`, `1 x f32`; or `2 x H x D`, `2 x f32`, for a softmax | 5, 10 |
     | `output_bias` | `H x D` | 11 |
@@ -180,11 +181,13 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_F32Tensor>:$w2_input_scale,
     Optional<Moe_ProductTensor>:$shared_w13,
     Optional<Moe_I32Tensor>:$shared_w13_columns,
+    Optional<Moe_DataTensor>:$shared_w13_bias,
     Optional<Moe_ScaleTensor>:$shared_w13_scale,
     Optional<Moe_ZeroTensor>:$shared_w13_zero_point,
     Optional<Moe_F32Tensor>:$shared_w13_global_scale,
     Optional<Moe_F32Tensor>:$shared_w13_input_scale,
     Optional<Moe_ProductTensor>:$shared_w2,
+    Optional<Moe_DataTensor>:$shared_w2_bias,
     Optional<Moe_ScaleTensor>:$shared_w2_scale,
     Optional<Moe_ZeroTensor>:$shared_w2_zero_point,
     Optional<Moe_F32Tensor>:$shared_w2_global_scale,
@@ -271,11 +274,13 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       | `w2_input_scale` `(` $w2_input_scale `:` type($w2_input_scale) `)`
       | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
       | `shared_w13_columns` `(` $shared_w13_columns `:` type($shared_w13_columns) `)`
+      | `shared_w13_bias` `(` $shared_w13_bias `:` type($shared_w13_bias) `)`
       | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
       | `shared_w13_zero_point` `(` $shared_w13_zero_point `:` type($shared_w13_zero_point) `)`
       | `shared_w13_global_scale` `(` $shared_w13_global_scale `:` type($shared_w13_global_scale) `)`
       | `shared_w13_input_scale` `(` $shared_w13_input_scale `:` type($shared_w13_input_scale) `)`
       | `shared_w2` `(` $shared_w2 `:` type($shared_w2) `)`
+      | `shared_w2_bias` `(` $shared_w2_bias `:` type($shared_w2_bias) `)`
       | `shared_w2_scale` `(` $shared_w2_scale `:` type($shared_w2_scale) `)`
       | `shared_w2_zero_point` `(` $shared_w2_zero_point `:` type($shared_w2_zero_point) `)`
       | `shared_w2_global_scale` `(` $shared_w2_global_scale `:` type($shared_w2_global_scale) `)`

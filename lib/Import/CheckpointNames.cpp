@@ -174,7 +174,7 @@ private:
       if (part.use == PartUse::GroupOfColumn && hasOrder)
         part.use = PartUse::ColumnOrder;
     // The layer has the biases itself.
-    if (isRouted && spec.expertBias)
+    if (isRouted ? spec.expertBias : spec.sharedExperts->bias)
       llvm::erase_if(suffixes, [](const CheckpointPart &part) {
         return part.name == ".bias";
       });
@@ -672,6 +672,10 @@ private:
       return addWhole(names.sharedGate);
     if (name == "shared_experts.gate_bias")
       return addWhole(names.sharedGateBias);
+    if (name.consume_back("_bias"))
+      return name == "shared_experts.w13"
+                 ? addSharedFirst(makeSuffix(".bias"))
+                 : addWhole(names.shared[2], makeSuffix(".bias"));
     if (projection == Projection::InputScale)
       return addInputScale(name == "shared_experts.w13",
                            {names.shared[0], names.shared[1], names.shared[2]});

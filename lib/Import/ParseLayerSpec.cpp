@@ -135,6 +135,7 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader,
       reader.getInteger("intermediate_size", 1, limits::kMaxWidth);
   spec.gate = reader.getEnum<SharedGate>("gate", SharedGate::None);
   spec.gateBias = reader.getBoolean("gate_bias", false);
+  spec.bias = reader.getBoolean("bias", false);
   spec.scale = reader.getNumber("scale", 1.0);
   spec.columns = reader.getBoolean("columns", false);
   if (const json::Value *object = reader.getObject("activation")) {

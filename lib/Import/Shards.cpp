@@ -35,8 +35,9 @@ static TensorShard makeShard(const LayerSpec &spec, const TensorInfo &whole,
     shard.experts = spec.getExpertsOf(rank);
     return shard;
   }
-  // Every rank would add the full bias; only rank 0 does.
-  shard.isZero = name == "experts.w2_bias" && rank != 0;
+  // Every rank would add the full bias; only the first one of a sum does.
+  shard.isZero = (name == "experts.w2_bias" && rank != 0) ||
+                 (name == "shared_experts.w2_bias" && rank % parallel.tp != 0);
   for (auto [i, from, to] : enumerate(whole.shape, local.shape)) {
     if (from == to)
       continue;

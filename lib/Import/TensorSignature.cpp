@@ -289,7 +289,12 @@ private:
                  hasHalves());
     if (spec.sharedExperts->columns)
       add("shared_experts.w13_columns", {1, spec.hiddenSize}, TensorType::I32);
+    if (spec.sharedExperts->bias)
+      add("shared_experts.w13_bias", {spec.getFirstProductRows(size)},
+          layerType);
     addQuantized("shared_experts.w2", {spec.hiddenSize, size});
+    if (spec.sharedExperts->bias)
+      add("shared_experts.w2_bias", {spec.hiddenSize}, layerType);
     if (spec.sharedExperts->gate == SharedGate::None)
       return;
     int64_t rows = spec.sharedExperts->gate == SharedGate::Softmax ? 2 : 1;

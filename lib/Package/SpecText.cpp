@@ -231,6 +231,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
       fields.add("gate_bias", spec.sharedExperts->gateBias, false);
       fields.add("scale", spec.sharedExperts->scale, 1.0);
       fields.add("columns", spec.sharedExperts->columns, false);
+      fields.add("bias", spec.sharedExperts->bias, false);
       if (spec.sharedExperts->activation)
         json.attributeObject("activation", [&] {
           printActivation(*spec.sharedExperts->activation, json);

@@ -89,12 +89,13 @@ def test_every_field_of_the_reader_is_in_the_schema():
             "logits_dtype": "f32",
         },
         shared_experts={
-            "intermediate_size": 3, "gate": "softmax", "gate_bias": True, "scale": 0.5, "columns": True,
+            "intermediate_size": 3, "gate": "softmax", "gate_bias": True, "bias": True, "scale": 0.5,
+            "columns": True,
             "activation": {"kind": "silu"}, "quantization": None,
         },
         quantization={"weight": "fp8_block128", "w13": None, "w2": "fp8_block128"},
         placement={"num_ranks": 1, "local_experts": [3, 0]},
-        parallel={"dp": 2, "pcp": 1, "tp": 2, "sp": False, "experts": [[0, 1], [2, 3], [1, 0], [3, 2]]},
+        parallel={"dp": 2, "pcp": 1, "tp": 2, "sp": False, "reduce": True, "experts": [[0, 1], [2, 3], [1, 0], [3, 2]]},
     )
     VALIDATOR.validate(value)
     LayerSpec.from_json(value)

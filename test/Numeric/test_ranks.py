@@ -30,7 +30,7 @@ LAYERS = {
     "logits": {},
     "gate_shared_bias": {
         "dtype": "bf16", "entry": "gate", "expert_bias": True,
-        "shared_experts": {"intermediate_size": 64, "gate": "sigmoid", "scale": 0.5},
+        "shared_experts": {"intermediate_size": 64, "gate": "sigmoid", "scale": 0.5, "bias": True},
     },
     "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
     "interleaved": {"gate_up_order": "interleaved", "expert_bias": True},
@@ -122,6 +122,7 @@ SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channe
 
 
 # field-bug: ktransformers#2076, intel/llm-scaler#633
+# parity: R9
 @pytest.mark.parametrize(("layer", "ranks"), [
     pytest.param(layer, ranks, id=f"{layer}-{ranks.dp}x{ranks.tp}-{ranks.experts}")
     for layer in LAYERS
@@ -129,6 +130,13 @@ SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channe
 ])
 def test_layers(layer, ranks, tmp_path):
     verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
+
+
+def test_biases_of_the_shared_expert(tmp_path):
+    """One rank of a group adds the bias of the second gemm."""
+    shared = {"intermediate_size": 72, "bias": True, "scale": 0.5}
+    options = ("--device=sim:1", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60")
+    verify(tmp_path, spec_of(dtype="bf16", gate_up_order="up_gate", shared_experts=shared), Ranks(1, 2), options=options)
 
 
 # parity: N18

@@ -413,6 +413,13 @@ private:
     return product;
   }
 
+  std::vector<double> getSharedBias(const char *matrix, int64_t rows) const {
+    if (!spec.sharedExperts->bias)
+      return {};
+    return call.read(std::string("shared_experts.") + matrix + "_bias", 0,
+                     rows);
+  }
+
   std::vector<double> getBias(const char *matrix, int64_t expert,
                               int64_t rows) const {
     if (!spec.expertBias)
@@ -473,17 +480,21 @@ private:
     float scale = findScale(x, "shared_experts.w13");
     computeProducts({makeProduct(x, "shared_experts.w13", 0, u, scale)},
                     call.threads);
-    Matrix a = activateRows(
-        u, size, {}, spec.sharedExperts->activation.value_or(spec.activation));
+    Matrix a =
+        activateRows(u, size, getSharedBias("w13", u.getNumColumns()),
+                     spec.sharedExperts->activation.value_or(spec.activation));
     Matrix s(x.getNumRows(), spec.hiddenSize);
     scale = findScale(a, "shared_experts.w2");
     computeProducts({makeProduct(a, "shared_experts.w2", 0, s, scale)},
                     call.threads);
+    std::vector<double> bias = getSharedBias("w2", spec.hiddenSize);
+    bias.resize(spec.hiddenSize);
     parallelFor(call.threads, total.getNumRows(), [&](int64_t i) {
       double factor = sharedGate.empty() ? 1 : sigmoid(sharedGate[i]);
       factor *= spec.sharedExperts->scale;
       for (int64_t j = 0; j < total.getNumColumns(); ++j)
-        total.row(i)[j] += roundTo(s.row(i)[j] * factor, spec.dtype);
+        total.row(i)[j] +=
+            roundTo((s.row(i)[j] + bias[j]) * factor, spec.dtype);
     });
   }
 

@@ -336,6 +336,8 @@ struct SharedExpertsSpec {
   SharedGate gate = SharedGate::None;
   /// The gate has a bias.
   bool gateBias = false;
+  /// Both gemms add biases.
+  bool bias = false;
   /// Factor of the output.
   double scale = 1.0;
   /// Activation, if it differs from that of the routed experts. Both are gated,

@@ -551,9 +551,11 @@ LogicalResult LayerVerifier::verifyShared() {
   if (op.getSharedGateBias() && !op.getSharedGate())
     return check.error("takes 'shared_gate_bias' with 'shared_gate' only");
   if (!op.getSharedW13()) {
-    if (op.getSharedGate() || op.getSharedW13Columns())
-      return check.error("takes 'shared_gate' and 'shared_w13_columns' with "
-                         "'shared_w13' and 'shared_w2' only");
+    if (op.getSharedGate() || op.getSharedW13Columns() ||
+        op.getSharedW13Bias() || op.getSharedW2Bias())
+      return check.error("takes 'shared_gate', 'shared_w13_columns' and the "
+                         "shared expert's biases with 'shared_w13' and "
+                         "'shared_w2' only");
     if (op.getSharedScaleAttr() || !op.getSharedActivation().empty())
       return check.error("takes 'shared_scale' and 'shared_activation' with "
                          "'shared_w13' and 'shared_w2' only");
@@ -591,6 +593,9 @@ LogicalResult LayerVerifier::verifyShared() {
                               {{"1", 1}, hidden})) ||
       failed(
           checkWeight("shared_w2", op.getSharedW2(), {hidden, intermediate})) ||
+      failed(checkData("shared_w13_bias", op.getSharedW13Bias(),
+                       {{rowsName, rows}})) ||
+      failed(checkData("shared_w2_bias", op.getSharedW2Bias(), {hidden})) ||
       failed(
           checkData("shared_gate", op.getSharedGate(), {gateRows, hidden})) ||
       failed(check.checkShape("shared_gate_bias", op.getSharedGateBias(),

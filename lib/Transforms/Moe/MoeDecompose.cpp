@@ -544,6 +544,16 @@ void LayerDecomposer::adapt(Product &p, Value input, bool gathers,
   p.matrices.append(second.begin(), second.end());
 }
 
+/// The sums of a gemm with their biases and LoRA updates.
+static SmallVector<Value, 2> addAll(ImplicitLocOpBuilder &b,
+                                    const EpilogueArgs &args) {
+  SmallVector<Value, 2> sums(args.accumulators);
+  for (ValueRange addends : {args.columns, args.updates})
+    for (auto [sum, addend] : llvm::zip(sums, addends))
+      sum = arith::AddFOp::create(b, sum, addend);
+  return sums;
+}
+
 Value LayerDecomposer::runExperts() {
   Product first(layer.getW13(), layer.getProductQuant("w13"),
                 layer.getW13Scale(), layer.getW13ZeroPoint(),
@@ -575,16 +585,12 @@ Value LayerDecomposer::runExperts() {
     adapt(first, expertInput, /*gathers=*/true, a, second,
           {"lora_in", "lora_in_adapter"});
   }
-  Value hidden =
-      product(first, tensorOf({kPositions, layer.getIntermediateSize()}, dtype),
-              "experts_hidden",
-              [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
-                SmallVector<Value, 2> inputs(args.accumulators);
-                for (ValueRange addends : {args.columns, args.updates})
-                  for (auto [input, addend] : llvm::zip(inputs, addends))
-                    input = arith::AddFOp::create(b, input, addend);
-                return inlineActivation(layer.getActivation(), b, inputs);
-              });
+  Value hidden = product(
+      first, tensorOf({kPositions, layer.getIntermediateSize()}, dtype),
+      "experts_hidden",
+      [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
+        return inlineActivation(layer.getActivation(), b, addAll(b, args));
+      });
 
   Product second(layer.getW2(), layer.getProductQuant("w2"), layer.getW2Scale(),
                  layer.getW2ZeroPoint(), layer.getW2GlobalScale());
@@ -598,10 +604,7 @@ Value LayerDecomposer::runExperts() {
     adapt(second, hidden, /*gathers=*/false, {layer.getLoraDownA()},
           {layer.getLoraDownB()}, {"lora_hidden", "lora_hidden_adapter"});
   auto finish = [](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
-    Value y = args.accumulators[0];
-    for (ValueRange addends : {args.columns, args.updates})
-      if (!addends.empty())
-        y = arith::AddFOp::create(b, y, addends[0]);
+    Value y = addAll(b, args).front();
     if (!args.rows.empty())
       y = arith::MulFOp::create(b, y, args.rows[0]);
     return y;
@@ -639,13 +642,15 @@ Value LayerDecomposer::runSharedExpert() {
   }
   setInput(first, input, layer.getSharedW13InputScale(), layer.getHidden());
   first.layout = layer.getLayoutAttr();
+  if (layer.getSharedW13Bias())
+    first.columns.push_back(layer.getSharedW13Bias());
   Region &activation = layer.getSharedActivation().empty()
                            ? layer.getActivation()
                            : layer.getSharedActivation();
   Value hidden =
       product(first, tensorOf({kTokens, sharedSize}, dtype), "shared_hidden",
               [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) {
-                return inlineActivation(activation, b, args.accumulators);
+                return inlineActivation(activation, b, addAll(b, args));
               });
   Product second(layer.getSharedW2(), layer.getProductQuant("shared_w2"),
                  layer.getSharedW2Scale(), layer.getSharedW2ZeroPoint(),
@@ -655,7 +660,9 @@ Value LayerDecomposer::runSharedExpert() {
   FloatAttr scale = layer.getSharedScaleAttr();
   // With a latent width the last gemm excludes padding.
   Value isPadding = layer.getLatentUp() ? Value() : layer.getIsPadding();
-  if (!gate && !scale && !isPadding)
+  if (Value bias = layer.getSharedW2Bias())
+    second.columns.push_back(bias);
+  if (!gate && !scale && !isPadding && second.columns.empty())
     return product(second, type, "shared_out", kNoEpilogue);
   if (gate)
     second.rows.push_back(gate);
@@ -664,7 +671,7 @@ Value LayerDecomposer::runSharedExpert() {
   return product(
       second, type, "shared_out",
       [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
-        Value out = args.accumulators[0];
+        Value out = addAll(b, args).front();
         if (gate)
           out = arith::MulFOp::create(b, out, args.rows[0]);
         if (scale)

@@ -185,7 +185,8 @@ Axes PartialVerifier::getSplit(Value weight) const {
       name == "lora.down_a")
     return all;
   Axes tp;
-  if (name == "shared_experts.w2" && all.contains(Axis::Tp))
+  if ((name == "shared_experts.w2" || name == "shared_experts.w2_bias") &&
+      all.contains(Axis::Tp))
     tp.insert(Axis::Tp);
   return tp;
 }

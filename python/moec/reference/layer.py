@@ -296,11 +296,15 @@ def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray, factor) -> np
         x = x[:, np.asarray(tensors["shared_experts.w13_columns"][0])]
     found = _find_scale(spec, "shared_experts.w13", x)
     up = _expert_product(spec, tensors, "shared_experts.w13", x, found=found)
+    if spec.shared_experts.bias:
+        up = up + _float64(tensors["shared_experts.w13_bias"])
     activation = spec.shared_experts.activation or spec.activation
     gate, up = split_gate_up(up, spec.gate_up_order, activation.gated)
     a = round_to(apply(activation, gate, up), spec.dtype)
     found = _find_scale(spec, "shared_experts.w2", a)
     s = _expert_product(spec, tensors, "shared_experts.w2", a, found=found)
+    if spec.shared_experts.bias:
+        s = s + _float64(tensors["shared_experts.w2_bias"])
     return round_to(s * factor * spec.shared_experts.scale, spec.dtype)
 
 

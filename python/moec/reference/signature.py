@@ -94,7 +94,11 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         tensors += _matrix(spec, "shared_experts.w13", (rows, hidden))
         if spec.shared_experts.columns:
             tensors.append(Tensor("shared_experts.w13_columns", (1, hidden), "i32"))
+        if spec.shared_experts.bias:
+            tensors.append(Tensor("shared_experts.w13_bias", (rows,), dtype))
         tensors += _matrix(spec, "shared_experts.w2", (hidden, size))
+        if spec.shared_experts.bias:
+            tensors.append(Tensor("shared_experts.w2_bias", (hidden,), dtype))
         if spec.shared_experts.gate != "none":
             rows = 2 if spec.shared_experts.gate == "softmax" else 1
             tensors.append(Tensor("shared_experts.gate", (rows, hidden), dtype))

@@ -68,6 +68,7 @@ class SharedExperts:
     activation: Activation | None = None
     quantization: Products = Products()
     columns: bool = False
+    bias: bool = False
 
 
 @dataclass(frozen=True)
@@ -417,6 +418,7 @@ def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExpert
         fields.boolean("columns"),
     )
     fields.finish()
+        fields.boolean("bias"),
     return shared
 
 

@@ -275,7 +275,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %shared_w13
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %shared_gate: tensor<1x16xf32>,
     %w13: tensor<4x24x16xf32>, %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{takes 'shared_gate' and 'shared_w13_columns' with 'shared_w13' and 'shared_w2' only}}
+  // expected-error@+1 {{takes 'shared_gate', 'shared_w13_columns' and the shared expert's biases with 'shared_w13' and 'shared_w2' only}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) shared_gate(%shared_gate : tensor<1x16xf32>)
       experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
