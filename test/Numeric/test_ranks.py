@@ -141,7 +141,8 @@ def test_biases_of_the_shared_expert(tmp_path):
 
 # parity: N18
 @pytest.mark.parametrize(("ranks", "options"), [
-    (Ranks(2, 1, "linear"), ()), (Ranks(2, 2, "round_robin"), ()), (Ranks(2, 2), ()),
+    (Ranks(2, 1, "linear"), ()), (Ranks(2, 2, "round_robin"), ()), (Ranks(2, 2), ()), (Ranks(1, 2, sp=True), ()),
+    (Ranks(2, 2, "linear", sp=True), ()),
     (Ranks(2, 1, "linear"), ("--device=sim:1", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60"))])
 def test_one_scale_for_the_rows_of_all_ranks(ranks, options, tmp_path):
     """The rows of all ranks but the first are so small that by a scale of their own they would be other numbers."""

@@ -106,8 +106,9 @@ private:
   void takeZeroExperts();
   void copyForOwnRows(ArrayRef<Operation *> made, const Ops &ops);
   Ops takeTensorScales(const Ops &ops);
+  Ops withTensorScales(const Ops &ops);
   Ops findExpertOps();
-  Ops findGroupOps() const;
+  Ops findGroupOps();
   LogicalResult findDestinations();
   void countOwnRows();
   void dispatch(Axis axis, const Ops &ops);
@@ -182,12 +183,12 @@ LogicalResult Parallelizer::findOps() {
   if (sumNorm)
     latentUp = cast<GroupedMatmulOp>(*sumNorm->user_begin());
   for (auto scale : func.getOps<TensorScaleOp>())
-    if (scale.getNumValidTokens() || scale.getIsPadding() || mesh.getSp())
+    if (scale.getNumValidTokens() || scale.getIsPadding())
       return scale.emitOpError(
-          "computes one scale for all valid rows of a call, but a rank knows "
-          "neither which rows of other ranks are valid nor, with 'sp', the "
-          "rows of its group; quantize by 'token' or 'group', with a given "
-          "scale, or without 'num_valid_tokens', 'padding_mask' and 'sp'");
+          "computes one scale for all valid rows of a call, but a rank does "
+          "not know which rows of other ranks are valid; quantize by 'token' "
+          "or 'group', with a given scale, or without 'num_valid_tokens' and "
+          "'padding_mask'");
   return success();
 }
 
@@ -274,6 +275,13 @@ Parallelizer::Ops Parallelizer::takeTensorScales(const Ops &ops) {
   return taken;
 }
 
+/// `ops` behind the scales and quantizations of their rows.
+Parallelizer::Ops Parallelizer::withTensorScales(const Ops &ops) {
+  Ops all = takeTensorScales(ops);
+  all.insert(ops.begin(), ops.end());
+  return all;
+}
+
 /// The ops that run on the rows of all ranks, in order.
 Parallelizer::Ops Parallelizer::findExpertOps() {
   Ops ops;
@@ -283,16 +291,14 @@ Parallelizer::Ops Parallelizer::findExpertOps() {
                                         std::next(unpermute->getIterator())))
     if (readsOf(&op, ops))
       ops.insert(&op);
-  Ops all = takeTensorScales(ops);
-  all.insert(ops.begin(), ops.end());
-  return all;
+  return withTensorScales(ops);
 }
 
 /// The ops that run on the rows of a group, in order: those with weights that
 /// differ between ranks, and all that depend on them. The hidden states are
 /// permuted for the shared expert after the dispatch, since routed experts read
 /// them, too. A gate whose share the weights have is that of the own rows.
-Parallelizer::Ops Parallelizer::findGroupOps() const {
+Parallelizer::Ops Parallelizer::findGroupOps() {
   Ops ops;
   ops.insert(places.begin(), places.end());
   ops.insert(permute);
@@ -310,7 +316,7 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
     if (isOfShared || readsOf(&op, ops))
       ops.insert(&op);
   }
-  return ops;
+  return withTensorScales(ops);
 }
 
 /// Dispatches to destination ranks only if this avoids more copies of rows than
