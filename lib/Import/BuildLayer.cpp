@@ -143,7 +143,13 @@ func::FuncOp LayerBuilder::buildFunction() {
         builder.getNamedAttr(kNameAttr, builder.getStringAttr(tensor.name));
     if (tensor.role == TensorRole::Output) {
       results.push_back(getType(tensor));
-      resultAttrs.push_back(builder.getDictionaryAttr(name));
+      SmallVector<NamedAttribute> attrs{name};
+      if (tensor.name == "output" && spec.parallel && !spec.parallel->reduce &&
+          spec.parallel->tp > 1)
+        attrs.push_back(builder.getNamedAttr(
+            kPartialAttr,
+            builder.getStrArrayAttr({moe::stringifyAxis(moe::Axis::Tp)})));
+      resultAttrs.push_back(builder.getDictionaryAttr(attrs));
       continue;
     }
     inputs.push_back(getType(tensor));
@@ -332,19 +338,19 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*w2_input_scale=*/get("experts.w2_input_scale"),
       /*shared_w13=*/get("shared_experts.w13"),
       /*shared_w13_columns=*/get("shared_experts.w13_columns"),
+      /*shared_w13_bias=*/get("shared_experts.w13_bias"),
       /*shared_w13_scale=*/get("shared_experts.w13_scale"),
       /*shared_w13_zero_point=*/getZeros("shared_experts.w13"),
       /*shared_w13_global_scale=*/get("shared_experts.w13_global_scale"),
       /*shared_w13_input_scale=*/get("shared_experts.w13_input_scale"),
       /*shared_w2=*/get("shared_experts.w2"),
+      /*shared_w2_bias=*/get("shared_experts.w2_bias"),
       /*shared_w2_scale=*/get("shared_experts.w2_scale"),
-      /*shared_w13_bias=*/get("shared_experts.w13_bias"),
       /*shared_w2_zero_point=*/getZeros("shared_experts.w2"),
       /*shared_w2_global_scale=*/get("shared_experts.w2_global_scale"),
       /*shared_w2_input_scale=*/get("shared_experts.w2_input_scale"),
       /*shared_gate=*/get("shared_experts.gate"),
       /*shared_gate_bias=*/get("shared_experts.gate_bias"),
-      /*shared_w2_bias=*/get("shared_experts.w2_bias"),
       /*output_bias=*/get("output_bias"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
       /*latent_in_norm=*/get("norms.latent_in"),

@@ -548,6 +548,16 @@ void Checker::checkParallel() {
   require(!parallel.sp || parallel.tp > 1, "parallel",
           "'parallel.sp' shares the tokens of a group among its ranks, of "
           "which there is one; give 'parallel.tp' more, or drop it");
+  // What follows the sum over ranks needs all of it.
+  auto needsSum = [&](bool has, StringRef field) {
+    require(parallel.reduce || !has, "parallel",
+            "'parallel.reduce': false leaves the sum over the ranks of a group "
+            "to the caller, but '" +
+                field + "' needs it; remove one of them");
+  };
+  needsSum(parallel.sp, "parallel.sp");
+  needsSum(spec.latentSize.has_value(), "latent_size");
+  needsSum(spec.numZeroExperts > 0, "num_zero_experts");
   if (parallel.placement == ExpertPlacement::Listed)
     checkExpertLists();
   else if (parallel.hasWholeExperts())

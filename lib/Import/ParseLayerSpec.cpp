@@ -181,6 +181,7 @@ ParallelSpec readParallel(FieldReader &reader) {
   spec.pcp = reader.getInteger("pcp", 1, limits::kMaxRanks, 1);
   spec.tp = reader.getInteger("tp", 1, limits::kMaxRanks, 1);
   spec.sp = reader.getBoolean("sp", false);
+  spec.reduce = reader.getBoolean("reduce", true);
   if (const json::Value *experts = reader.get("experts")) {
     StringRef name;
     if (experts->kind == json::Value::Kind::String)

@@ -158,6 +158,8 @@ void printParallel(const ParallelSpec &parallel, llvm::json::OStream &json) {
   json.attribute("tp", parallel.tp);
   if (parallel.sp)
     json.attribute("sp", true);
+  if (!parallel.reduce)
+    json.attribute("reduce", false);
   switch (parallel.placement) {
   case ExpertPlacement::Split:
     return;
@@ -229,9 +231,9 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
       json.attribute("intermediate_size", spec.sharedExperts->intermediateSize);
       fields.addEnum("gate", spec.sharedExperts->gate, SharedGate::None);
       fields.add("gate_bias", spec.sharedExperts->gateBias, false);
+      fields.add("bias", spec.sharedExperts->bias, false);
       fields.add("scale", spec.sharedExperts->scale, 1.0);
       fields.add("columns", spec.sharedExperts->columns, false);
-      fields.add("bias", spec.sharedExperts->bias, false);
       if (spec.sharedExperts->activation)
         json.attributeObject("activation", [&] {
           printActivation(*spec.sharedExperts->activation, json);

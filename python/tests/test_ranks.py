@@ -36,6 +36,31 @@ def take_weights(rank, tensors):
     }
 
 
+# parity: R18
+@pytest.mark.parametrize("experts", [{}, {"experts": "linear"}], ids=["split", "whole"])
+def test_caller_adds_summands(experts, tmp_path):
+    """The sum over a group is left to the caller; biases of second gemms are added by one rank."""
+    spec = MODEL | {"expert_bias": True, "shared_experts": {"intermediate_size": 16, "bias": True}}
+    tensors = generate(LayerSpec.from_json(spec), 5, 1)
+    expected = evaluate(LayerSpec.from_json(spec), tensors, decide(LayerSpec.from_json(spec), tensors))
+    write_tensors(tmp_path / "model.safetensors", tensors)
+    communicators = moec.ranks.local(1, RANKS)
+    parallel = {"tp": RANKS, "reduce": False} | experts
+
+    def work(rank):
+        layer = moec.compile(spec | {"parallel": parallel}, device="cpu", cache=False)
+        layer.load(tmp_path / "model.safetensors", rank=rank)
+        layer.use_communicator(communicators[rank])
+        return layer(tensors["hidden_states"])
+
+    results = on_ranks(work)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    assert not np.allclose(results[0], expected, rtol=1e-2)
+    np.testing.assert_allclose(sum(results), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_each_rank_gets_its_rows(layers):
     assert layers[0].mesh == (RANKS, 1) and layers[0].max_tokens == MODEL["max_tokens"]
     spec = LayerSpec.from_json(MODEL)

@@ -405,6 +405,8 @@ struct ParallelSpec {
   int64_t dp = 1, pcp = 1, tp = 1;
   /// Sequence parallel: each rank of a group holds a part of its tokens.
   bool sp = false;
+  /// The output is summed over the ranks of a group; else each has a summand.
+  bool reduce = true;
   ExpertPlacement placement = ExpertPlacement::Split;
   /// With `Listed`: expert ids per rank, equally many on each. An id on several
   /// ranks is an expert with replicas.

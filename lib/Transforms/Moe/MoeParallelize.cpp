@@ -582,7 +582,9 @@ void Parallelizer::finish() {
     for (OpOperand &use :
          func.getBody().front().getTerminator()->getOpOperands())
       // All ranks route equally, and each counts the slots of its own experts.
-      if (!isa_and_nonnull<RouteOp, PermuteOp>(use.get().getDefiningOp()))
+      // The caller reduces a result that is declared to be a partial.
+      if (!func.getResultAttr(use.getOperandNumber(), kPartialAttr) &&
+          !isa_and_nonnull<RouteOp, PermuteOp>(use.get().getDefiningOp()))
         uses.push_back(&use);
   }
   for (OpOperand *use : uses) {

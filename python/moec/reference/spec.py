@@ -141,6 +141,8 @@ class LayerSpec:
     replicas: Replicas | None = None
     #: Ranks sum rows of the output, in the layer's dtype.
     adds_over_ranks: bool = False
+    #: The output of a rank is a summand, which the caller adds over the ranks of a group.
+    is_summand: bool = False
 
     def __post_init__(self):
         _check(self)
@@ -297,7 +299,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         quantization=quantization,
         local_experts=_parse_placement(fields.object("placement")),
         replicas=_parse_replicas(fields.object("replicas")),
-        adds_over_ranks=_count_ranks(fields.object("parallel")) > 1,
+        **_parse_parallel(fields.object("parallel")),
     )
     fields.finish()
     return LayerSpec(**spec)
@@ -416,9 +418,9 @@ def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExpert
         _parse_activation(fields),
         quantization,
         fields.boolean("columns"),
+        fields.boolean("bias"),
     )
     fields.finish()
-        fields.boolean("bias"),
     return shared
 
 
@@ -449,17 +451,19 @@ def _parse_replicas(fields: Fields | None) -> Replicas | None:
     return replicas
 
 
-def _count_ranks(fields: Fields | None) -> int:
-    """Returns the number of ranks, which does not change the result for one rank's tokens."""
+def _parse_parallel(fields: Fields | None) -> dict[str, bool]:
+    """Whether ranks sum rows, which does not change the result for one rank's tokens, and whether the caller does."""
     if fields is None:
-        return 1
+        return {}
     ranks = fields.integer("dp", 1) * fields.integer("pcp", 1) * fields.integer("tp", 1)
-    fields.boolean("sp", False)
+    sp = fields.boolean("sp", False)
+    reduce = fields.boolean("reduce", True)
     experts = fields.raw("experts") if fields.has("experts") else "linear"
     fields.finish()
     if not isinstance(experts, list) and experts not in ("linear", "round_robin"):
         raise SpecError("field 'parallel.experts': expected \"linear\", \"round_robin\" or lists of ids")
-    return ranks
+    _require(reduce or not sp, "field 'parallel.reduce': false does not go with 'parallel.sp'")
+    return {"adds_over_ranks": ranks > 1, "is_summand": not reduce}
 
 
 def _require(holds: bool, message: str) -> None:
@@ -606,6 +610,8 @@ def _check(spec: LayerSpec) -> None:
             ("parallel", spec.adds_over_ranks),
         ):
             _require(not has, f"field 'output_bias' does not go with '{field}'")
+    for field, has in (("latent_size", spec.latent_size is not None), ("num_zero_experts", spec.num_zero_experts > 0)):
+        _require(not (spec.is_summand and has), f"field 'parallel.reduce': false does not go with '{field}'")
     if shared := spec.shared_experts:
         _require(shared.gate != "none" or not shared.gate_bias, "field 'shared_experts.gate_bias' needs a gate")
         _require(
