@@ -54,8 +54,8 @@ using Floats = std::vector<float>;
 } // namespace
 
 TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
-  LayerSpec spec =
-      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  LayerSpec spec = makeSpec(
+      {1, 1, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Split, {}});
   spec.numExperts = 1;
   // Gate rows 0 to 3 and up rows 4 to 7, of two elements each.
   EXPECT_EQ(cut(spec, 0, "experts.w13"), (Floats{0, 1, 2, 3, 8, 9, 10, 11}));
@@ -72,8 +72,13 @@ TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
 }
 
 TEST(ShardsTest, EachRankHasWholeExperts) {
-  LayerSpec spec =
-      makeSpec({2, 1, 1, /*sp=*/false, ExpertPlacement::RoundRobin, {}});
+  LayerSpec spec = makeSpec({2,
+                             1,
+                             1,
+                             /*sp=*/false,
+                             /*reduce=*/true,
+                             ExpertPlacement::RoundRobin,
+                             {}});
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{2, 3, 6, 7}));
   EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, 0, -1, 1}));
   spec.parallel->placement = ExpertPlacement::Linear;
@@ -87,8 +92,8 @@ TEST(ShardsTest, EachRankHasWholeExperts) {
 /// Physical experts are numbered rank by rank; the lists give their logical
 /// experts.
 TEST(ShardsTest, OrdersOfColumnsAreWhole) {
-  LayerSpec spec =
-      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  LayerSpec spec = makeSpec(
+      {1, 1, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Split, {}});
   spec.expertColumns = true;
   EXPECT_EQ(cut(spec, 1, "experts.w13_columns"),
             (Floats{0, 1, 2, 3, 4, 5, 6, 7}));
@@ -97,8 +102,8 @@ TEST(ShardsTest, OrdersOfColumnsAreWhole) {
 }
 
 TEST(ShardsTest, EachRankHasPhysicalExperts) {
-  LayerSpec spec =
-      makeSpec({2, 1, 1, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec spec = makeSpec(
+      {2, 1, 1, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Linear, {}});
   spec.replicas = {/*numPhysicalExperts=*/6, /*maxReplicas=*/2};
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, -1, -1, 0, 1, 2}));
@@ -114,8 +119,8 @@ TEST(ShardsTest, EachRankHasPhysicalExperts) {
 }
 
 TEST(ShardsTest, FirstRanksHaveOneExpertMore) {
-  LayerSpec spec =
-      makeSpec({3, 1, 1, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec spec = makeSpec(
+      {3, 1, 1, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Linear, {}});
   spec.numExperts = 5;
   EXPECT_EQ(spec.getNumLocalExperts(), 2);
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{4, 5, 6, 7}));
@@ -134,8 +139,8 @@ TEST(ShardsTest, FirstRanksHaveOneExpertMore) {
 
 /// Blocks of 32 rows and columns, of which 3 are split over 2 ranks.
 TEST(ShardsTest, ZerosPadBlocksThatRanksDoNotDivide) {
-  LayerSpec spec =
-      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  LayerSpec spec = makeSpec(
+      {1, 1, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Split, {}});
   spec.numExperts = 1;
   spec.intermediateSize = 96;
   spec.quantization = QuantizationSpec{
@@ -154,8 +159,8 @@ TEST(ShardsTest, ZerosPadBlocksThatRanksDoNotDivide) {
 
 /// The shared expert is split only over the ranks with the same tokens.
 TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
-  LayerSpec spec =
-      makeSpec({2, 1, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec spec = makeSpec(
+      {2, 1, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Linear, {}});
   for (int64_t rank : {1, 3})
     EXPECT_EQ(cut(spec, rank, "shared_experts.w2"), (Floats{1, 3}));
   EXPECT_EQ(cut(spec, 2, "shared_experts.w13"), (Floats{0, 1, 4, 5}));
@@ -165,10 +170,10 @@ TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
 /// Ranks that share a prompt are separate groups: rank r is number `r / tp %
 /// pcp` among them.
 TEST(ShardsTest, RanksOfAPromptHaveExpertsOfTheirOwn) {
-  LayerSpec spec =
-      makeSpec({1, 2, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
-  LayerSpec same =
-      makeSpec({2, 1, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec spec = makeSpec(
+      {1, 2, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Linear, {}});
+  LayerSpec same = makeSpec(
+      {2, 1, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Linear, {}});
   EXPECT_EQ(spec.parallel->getNumRanks(), 4);
   EXPECT_EQ(spec.parallel->describeRanks(), "dp 1 x pcp 2 x tp 2");
   EXPECT_EQ(same.parallel->describeRanks(), "dp 2 x tp 2");
@@ -182,8 +187,8 @@ TEST(ShardsTest, RanksOfAPromptHaveExpertsOfTheirOwn) {
 }
 
 TEST(ShardsTest, BytesThatHoldTwoElementsAreNotParted) {
-  LayerSpec spec =
-      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  LayerSpec spec = makeSpec(
+      {1, 1, 2, /*sp=*/false, /*reduce=*/true, ExpertPlacement::Split, {}});
   OperandQuantization int4;
   int4.storage = StorageType::Int4;
   int4.granularity = Granularity::Group;
