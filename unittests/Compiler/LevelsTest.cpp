@@ -72,8 +72,9 @@ TEST(LevelsTest, FactsRuleOutRewrites) {
   facts.dependentLaunches = false;
   EXPECT_EQ(getRewritesOff(facts), Names{"count-ids"});
   facts = {/*dependentLaunches=*/true, /*keepsBuffers=*/true};
-  EXPECT_EQ(getRewritesOff(facts), (Names{"quantize-results", "permute-rows",
-                                          "join-routing", "split-columns"}));
+  EXPECT_EQ(getRewritesOff(facts),
+            (Names{"expand-adapters", "quantize-results", "permute-rows",
+                   "join-routing", "split-columns"}));
   EXPECT_EQ(whyOff("dynamic-scheduler", facts, {"dynamic-scheduler"}),
             "disabled");
 }
