@@ -34,11 +34,11 @@ def test_quantized(case, target, runs):
 
 
 #: Positions of one row per CTA and of four; rows of an expert and an adapter make more than one part of 16.
-@pytest.mark.parametrize("tokens", [150, 390])
-def test_many_rows(tokens, runs):
+@pytest.mark.parametrize(("dtype", "tokens"), [("bf16", 150), ("bf16", 390), ("f16", 150)])
+def test_many_rows(dtype, tokens, runs):
     """Windows with slots of several experts and adapters, and of none."""
-    sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": "bf16"}
-    case = Case(f"lora_many_{tokens}", BASE | sizes | {"lora": {"adapters": 2, "rank": 12}}, tokens)
+    sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": dtype}
+    case = Case(f"lora_many_{dtype}_{tokens}", BASE | sizes | {"lora": {"adapters": 2, "rank": 12}}, tokens)
     run = runs.get(case, *TARGETS["sm_80"], *for_tokens(case))
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))

@@ -444,7 +444,7 @@ def test_bad_tensors_are_named(case, suffix, change, message, tmp_path):
 def test_sizes_that_a_form_lacks_are_named(case, width, unit, tmp_path):
     quantization, encode = CASES[case]
     tensors, _ = make(lambda e, p: plain, width=width)
-    suffixes = encode(0, "gate_proj")(np.ones((64, 64)))[0]
+    suffixes = encode(0, "gate_proj")(np.linspace(-1, 1, 64 * 64).reshape(64, 64))[0]
     for name in [name for name in tensors if "experts" in name]:
         del tensors[name]
         tensors |= {name.removesuffix(".weight") + suffix: np.zeros(1, np.float32) for suffix in suffixes}
