@@ -16,9 +16,10 @@ def find_measured(records: list[dict]) -> tuple[dict[tuple[str, int], float], li
     """Times on a GPU by layer and tokens, of the newest record that has the row, and where they are from."""
     names = {layer["name"] for layer in json.loads(TABLE.read_text())["layers"]}
     times, origins = {}, {}
-    for record in sorted(records, key=lambda record: record["date"]):
-        for row in record["rows"] if record["benchmark"] == "moe_bench" else ():
-            if row["layer"] in names and "us" in row:
+    runs = [record for record in records if record["benchmark"] == "moe_bench"]
+    for record in sorted(runs, key=lambda record: record["date"]):
+        for row in record["rows"]:
+            if row.get("layer") in names and "us" in row:
                 times[row["layer"], row["tokens"]] = row["us"]
                 origins[f"{record['device']}, {record['date'][:10]}, commit {record['commit']}"] = None
     return times, list(origins)
