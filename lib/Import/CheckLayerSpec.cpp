@@ -548,7 +548,7 @@ void Checker::checkParallel() {
   require(!parallel.sp || parallel.tp > 1, "parallel",
           "'parallel.sp' shares the tokens of a group among its ranks, of "
           "which there is one; give 'parallel.tp' more, or drop it");
-  // What follows the sum over ranks needs all of it.
+  // Steps behind the sum over ranks need all summands.
   auto needsSum = [&](bool has, StringRef field) {
     require(parallel.reduce || !has, "parallel",
             "'parallel.reduce': false leaves the sum over the ranks of a group "

@@ -25,7 +25,7 @@ E, H, I = 64, 512, 256
 BLOCK = "model.layers.0.mlp."
 CONFIG = {"model_type": "qwen3_moe", "hidden_size": H, "num_experts": E, "num_experts_per_tok": 2, "torch_dtype": "bfloat16",
           "moe_intermediate_size": I, "num_hidden_layers": 1}  # fmt: skip
-#: What Python and the allocator take does not depend on the layer.
+#: Memory of Python and of the allocator does not depend on the layer.
 REST = 2 << 20
 QUANTIZED = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
 

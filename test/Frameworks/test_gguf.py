@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 TOKENS, EXPERTS, TOP_K, HIDDEN, WIDTH, NARROW, DENSE, LATENT = 5, 8, 2, 64, 32, 16, 96, 32
 Tensor = gguf.MODEL_TENSOR
 NAMES = {arch: name for arch, name in gguf.MODEL_ARCH_NAMES.items()}
-#: What gguf-py's table says of a block, by architecture.
+#: Tensors of a block in gguf-py's table, by architecture.
 TABLE = {NAMES[arch]: set(tensors) for arch, tensors in gguf.MODEL_TENSORS.items()
          if {Tensor.FFN_UP_EXP, Tensor.FFN_GATE_UP_EXP} & set(tensors)}  # fmt: skip
 PLAIN = {Tensor.FFN_GATE_INP, Tensor.FFN_GATE_EXP, Tensor.FFN_UP_EXP, Tensor.FFN_DOWN_EXP}
@@ -30,7 +30,7 @@ LATER = {
 }  # fmt: skip
 #: With names for experts in gguf-py, and refused.
 REFUSED = {"deci": "its models are dense"}
-#: What converters state of an architecture.
+#: Metadata that converters write, by architecture.
 GROUPS = {"expert_group_count": 4, "expert_group_used_count": 2}
 STATED = {
     "bailingmoe2": GROUPS, "deepseek32": GROUPS,

@@ -225,7 +225,7 @@ def run_blocks(types, tmp_path):
         if kind.name == "NVFP4":
             blocks[:, :4] = rng.integers(0x18, 0x28, (len(blocks), 4))
         if kind.name == "IQ1_M":
-            # Its f16 scale has four bits in the upper half of each other byte.
+            # The f16 scale of a block has four bits in the upper half of each other byte.
             blocks[:, 49::2] = blocks[:, 49::2] & 15 | np.array([0, 0x80, 0x10, 0x20], np.uint8)
         # Scales and minima: f16 numbers near 0.01.
         for at in scales:

@@ -369,7 +369,7 @@ def test_plain_experts_of_mlx(tmp_path):
     expect_near(got, add_experts(x, *choose(x, tensors[BLOCK + "gate.weight"]), meant))
 
 
-#: What MLX states, and the encoder of a matrix.
+#: Configurations of MLX, and the encoder of a matrix.
 MLX = {
     **{f"{bits} bits": ({"group_size": 32, "bits": bits}, lambda e, p, bits=bits: mlx(bits))
        for bits in (2, 3, 5, 6, 8)},

@@ -135,10 +135,10 @@ enum class PartUse {
   /// blocks (double quantization of bitsandbytes).
   NestedScales,
   /// Values that the middle code stands for, one per group, stored beside the
-  /// scales. They become minima: 8 times the scale less the value.
+  /// scales. The minimum is 8 times the scale less the value.
   MiddleValues,
   /// Values that code 0 of unsigned bytes stands for, stored beside the scales.
-  /// They become minima of signed bytes: the value and 128 times the scale,
+  /// The minimum of signed bytes is the value and 128 times the scale,
   /// negative.
   LeastValues,
   // Nothing is copied; an unexpected value is refused.

@@ -233,7 +233,7 @@ SmallVector<Value> GpuLoraUpdate::loadSecond(Value matrix, const Part &part,
   SmallVector<Value> words;
   for (int64_t k = 0; k < shape.getPaddedRank();
        k += LoraShape::kProductDepth) {
-    // What lies behind the rank is multiplied by zeros; it may be a NaN.
+    // Elements behind the rank, maybe NaNs, are multiplied by zeros.
     I32 from = quarter + k, safe = min(from, shape.rank - kQuarter);
     I32 loaded =
         emitter.loadWords(emitter.advance(row, safe * elementBytes), bytes / 4);

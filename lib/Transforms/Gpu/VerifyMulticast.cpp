@@ -27,7 +27,7 @@ static bool isMulticast(StringRef text) {
   return text.contains("multicast") || text.contains("multimem");
 }
 
-/// Whether a multicast is hidden in text.
+/// True if inline PTX has a multicast.
 static bool hasMulticastText(Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([](NVVM::InlinePtxOp op) { return isMulticast(op.getPtxCode()); })

@@ -66,8 +66,9 @@ static void addGroupWait(const RawKernel &kernel, size_t index,
                                }));
 }
 
-/// What an arrival adds to the counter that the instruction at `index` polls: 1
-/// if only low bits are compared, else the most that the kernel adds at once.
+/// The number that an arrival adds to the counter that the instruction at
+/// `index` polls: 1 if only low bits are compared, else the most that the
+/// kernel adds at once.
 static int64_t getArrivalUnit(const RawKernel &kernel, size_t index) {
   if (index + 1 < kernel.instructions.size() &&
       kernel.instructions[index + 1].parts.front() == "and")
