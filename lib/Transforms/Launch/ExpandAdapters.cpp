@@ -267,27 +267,11 @@ ExpandAdapters::predict(const RewriteSite &site) {
 }
 
 LogicalResult ExpandAdapters::commit(const RewriteSite &site) {
-  StringAttr name = getKernel(site.getLaunch(1)).getSymNameAttr();
-  replaceKernel(getKernel(site.getLaunch(1)), expanded);
-  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
-    for (plan::LaunchOp launch : occurrence)
-      launch->erase();
-  for (RewriteSite::Occurrence &occurrence : added.occurrences)
-    occurrence[1].setKernel(name);
-  added.occurrences.clear();
-  expanded = nullptr;
+  commitAdded(site, added, expanded);
   return success();
 }
 
-void ExpandAdapters::leave(const RewriteSite &) {
-  for (const RewriteSite::Occurrence &occurrence : added.occurrences)
-    for (plan::LaunchOp launch : occurrence)
-      launch->erase();
-  added.occurrences.clear();
-  if (expanded)
-    symbols.erase(expanded);
-  expanded = nullptr;
-}
+void ExpandAdapters::leave(const RewriteSite &) { eraseAdded(added, expanded); }
 
 std::unique_ptr<LaunchRewrite>
 moec::makeExpandAdapters(RewriteContext &context) {

@@ -77,3 +77,29 @@ void LaunchRewrite::replaceKernel(tile::KernelOp kernel,
   replacement.setSymNameAttr(name);
   symbols.insert(replacement, replacement->getIterator());
 }
+
+static void eraseLaunches(const RewriteSite &site) {
+  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
+    for (plan::LaunchOp launch : occurrence)
+      launch->erase();
+}
+
+void LaunchRewrite::commitAdded(const RewriteSite &site, RewriteSite &added,
+                                tile::KernelOp &built) {
+  tile::KernelOp kernel = getKernel(site.occurrences.front().back());
+  StringAttr name = kernel.getSymNameAttr();
+  replaceKernel(kernel, built);
+  eraseLaunches(site);
+  for (RewriteSite::Occurrence &occurrence : added.occurrences)
+    occurrence.back().setKernel(name);
+  added.occurrences.clear();
+  built = nullptr;
+}
+
+void LaunchRewrite::eraseAdded(RewriteSite &added, tile::KernelOp &built) {
+  eraseLaunches(added);
+  added.occurrences.clear();
+  if (built)
+    symbols.erase(built);
+  built = nullptr;
+}

@@ -151,6 +151,13 @@ protected:
   double getPenaltyOf(plan::LaunchOp launch, const RewriteSite &site);
   /// Erases a kernel and gives its name to its replacement.
   void replaceKernel(tile::KernelOp kernel, tile::KernelOp replacement);
+  /// Puts launches that `build` added in the place of the site's. The last ones
+  /// of each occurrence have the kernel `built`, which replaces that of the
+  /// site's last ones.
+  void commitAdded(const RewriteSite &site, RewriteSite &added,
+                   tile::KernelOp &built);
+  /// Erases launches that `build` added, and their last kernel if it was built.
+  void eraseAdded(RewriteSite &added, tile::KernelOp &built);
 
   llvm::StringRef name;
   RewriteContext &context;

@@ -240,26 +240,11 @@ std::optional<PredictedChange> PermuteRows::predict(const RewriteSite &site) {
 }
 
 LogicalResult PermuteRows::commit(const RewriteSite &site) {
-  StringAttr name = getKernel(site.getLaunch()).getSymNameAttr();
-  replaceKernel(getKernel(site.getLaunch()), permuted);
-  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
-    occurrence.front()->erase();
-  for (RewriteSite::Occurrence &occurrence : added.occurrences)
-    occurrence[1].setKernel(name);
-  added.occurrences.clear();
-  permuted = nullptr;
+  commitAdded(site, added, permuted);
   return success();
 }
 
-void PermuteRows::leave(const RewriteSite &) {
-  for (const RewriteSite::Occurrence &occurrence : added.occurrences)
-    for (plan::LaunchOp launch : occurrence)
-      launch->erase();
-  added.occurrences.clear();
-  if (permuted)
-    symbols.erase(permuted);
-  permuted = nullptr;
-}
+void PermuteRows::leave(const RewriteSite &) { eraseAdded(added, permuted); }
 
 std::unique_ptr<LaunchRewrite> moec::makePermuteRows(RewriteContext &context) {
   return std::make_unique<PermuteRows>("permute-rows", context);
