@@ -409,8 +409,9 @@ typedef struct moejit_verify_options {
 /* Compares sampled rows of some runs with the float64 reference over the bound
  * weights, which are kept from here on (docs/howto/debug.md). A wrong row is
  * told on the error stream, and by the next moert_layer_synchronize() or
- * moert_layer_synchronize_stream(). On a GPU a run is left out if the one
- * before it is still being compared. Clones made afterwards are compared too.
+ * moert_layer_synchronize_stream(). On a GPU comparisons are at work for at most
+ * 250 / every of the time; a run due before is left out. Clones made afterwards
+ * are compared too.
  * MOERT_UNAVAILABLE for a layer that cannot be compared; if only $MOEC_VERIFY
  * asks for it, that is a warning. `options` may be NULL. */
 MOERT_API moert_status *

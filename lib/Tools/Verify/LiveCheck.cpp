@@ -115,7 +115,7 @@ std::vector<int64_t> LiveCheck::drawRows(int64_t tokens) const {
 }
 
 Status LiveCheck::sample(int64_t tokens, moert::Stream *stream) {
-  if (isComparing)
+  if (isComparing || !share.mayBegin(WorkShare::Clock::now()))
     return Status::ok();
   settle();
   Result<std::unique_ptr<RunSample>> listed =
@@ -142,8 +142,10 @@ Status LiveCheck::sample(int64_t tokens, moert::Stream *stream) {
       compare(sample->get(), weights, kThreads);
     else
       tellUncompared(sample->get().number, status);
+    share.end(WorkShare::Clock::now());
     isComparing = false;
   };
+  share.begin(WorkShare::Clock::now());
   isComparing = true;
   thread = std::make_unique<moert::Thread>();
   if (thread->start(work))

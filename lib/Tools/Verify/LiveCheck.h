@@ -8,8 +8,8 @@
 // Compares sampled rows of every N-th run of a layer with the float64
 // reference, which reads the weights that are bound, not what was prepared from
 // them. On a GPU the host waits for the run, copies the rows, and a thread
-// compares them beside later runs; a run that is due before it is done is left
-// out, because waiting would cost more than the comparison may.
+// compares them beside later runs; a run that is due before it is done and has
+// rested is left out, because comparing it would cost more than it may.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +19,7 @@
 #include "../../../runtime/src/CApi.h"
 #include "../../../runtime/src/support/Threads.h"
 #include "SampledRun.h"
+#include "WorkShare.h"
 
 #include <atomic>
 
@@ -54,7 +55,7 @@ public:
 private:
   LiveCheck(moert_layer &layer, LayerSpec spec, LiveCheckOptions options)
       : layer(layer), spec(std::move(spec)), options(std::move(options)),
-        staging(layer.device) {}
+        share(this->options.every), staging(layer.device) {}
 
   bool isOfHost() const { return layer.device.architecture().empty(); }
   std::vector<int64_t> drawRows(int64_t tokens) const;
@@ -68,6 +69,7 @@ private:
   const LiveCheckOptions options;
   int64_t numRuns = 0, numFindings = 0;
   bool isCaptured = false;
+  WorkShare share;
   /// For one run at a time.
   RowStaging staging;
   /// The comparison in flight, if any; it alone uses `found` until it is
