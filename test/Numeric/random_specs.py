@@ -462,7 +462,8 @@ def _shares_scale(quantization) -> bool:
 def _use_ranks(rng: random.Random, case: Case) -> Case:
     """The case on several ranks, with as many tokens in all."""
     parallel = _parallel(rng, case)
-    if parallel is None:
+    # A bias of the output, say, is added by one rank.
+    if parallel is None or not _is_legal(case.model | {"parallel": parallel}):
         return case
     split = replace(case, model=case.model | {"parallel": parallel}, tokens=1)
     return replace(split, tokens=case.tokens // count_tokens(split))
