@@ -44,6 +44,18 @@ def test_many_rows(dtype, tokens, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
+@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize(("hidden", "columns"), [(64, 320), (320, 64)])
+def test_warps_without_blocks(hidden, columns, always, runs):
+    """Widths of whole blocks that are not enough for all warps of a CTA."""
+    sizes = {"hidden_size": hidden, "num_experts": 4, "top_k": 1, "intermediate_size": columns, "dtype": "bf16"}
+    case = Case(f"lora_blocks_{hidden}_{columns}", BASE | sizes | {"lora": {"adapters": 1, "rank": 8}}, 5)
+    options = ("--set=expand-adapters.always",) if always else ()
+    run = runs.get(case, *TARGETS["sm_90a"], *for_tokens(case), *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
 UPDATES = [case for case in CASES if case.name in ("lora_bf16", "lora_no_gate", "lora_columns", "lora_fp8", "lora_mxfp4")]
 
 

@@ -18,7 +18,7 @@ using namespace moec::lora;
 Value SharedProduct::loadChunk(Value row, I32 k) {
   constexpr int64_t bytes = 16, elementBytes = 2;
   auto type = VectorType::get(bytes / 4, b.getI32Type());
-  if (width % kBlock == 0)
+  if (width % (kBlock * warps) == 0)
     return emitter.load(type, emitter.advance(row, k * elementBytes), bytes);
   I32 safe = min(k, width - kChunk);
   Value loaded =
