@@ -22,6 +22,7 @@
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
+#include "moec/Schedules/CandidateMemo.h"
 #include "moec/Target/CPU.h"
 #include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
@@ -34,6 +35,7 @@ void moec::registerDialects(DialectRegistry &registry) {
       .insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
               LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect,
               NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
+  registerCandidateMemo(registry);
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);

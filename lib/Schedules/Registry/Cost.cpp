@@ -7,6 +7,7 @@
 
 #include "moec/Schedules/Cost.h"
 
+#include "moec/Schedules/CandidateMemo.h"
 #include "moec/Schedules/Device.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -49,11 +50,10 @@ double moec::getKernelPenalty(tile::KernelOp kernel) {
   return penalty;
 }
 
-std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
-                                                const ModelsTime &schedule,
-                                                const Target &target,
-                                                tile::LoadAttr load,
-                                                ArrayRef<int64_t> points) {
+/// The candidates of the schedule with their times and scores.
+static std::vector<Candidate>
+evaluate(Operation *phase, const ModelsTime &schedule, const Target &target,
+         tile::LoadAttr load, ArrayRef<int64_t> points) {
   std::vector<Candidate> candidates = schedule.candidates(phase, load, target);
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
   ArrayRef<WeightedRouting> routings = getWeightedRoutings();
@@ -89,6 +89,20 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
       candidate.relative += score / double(points.size());
     }
   return candidates;
+}
+
+std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
+                                                const ModelsTime &schedule,
+                                                const Target &target,
+                                                tile::LoadAttr load,
+                                                ArrayRef<int64_t> points) {
+  CandidateMemo *memo = CandidateMemo::find(phase->getContext());
+  // Rates that are not those of a part may change between calls.
+  if (!memo || target.rates)
+    return evaluate(phase, schedule, target, load, points);
+  return memo->get(
+      CandidateMemo::getKey(phase, schedule, target, load, points),
+      [&] { return evaluate(phase, schedule, target, load, points); });
 }
 
 std::vector<Candidate> moec::enumerateCandidates(Operation *phase,

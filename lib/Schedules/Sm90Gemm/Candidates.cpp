@@ -13,6 +13,7 @@
 #include "Shape.h"
 #include "mlir/IR/Threading.h"
 #include "moec/Schedules/Device.h"
+#include "moec/Schedules/KernelArguments.h"
 #include "moec/Schedules/RowCounts.h"
 
 #include <array>
@@ -30,18 +31,8 @@ namespace {
 /// a caller's tensor would have to be encoded at every call.
 bool isBuffer(Value argument) {
   auto kernel = cast<tile::KernelOp>(argument.getParentBlock()->getParentOp());
-  auto module = kernel->getParentOfType<ModuleOp>();
-  bool isLaunched = false, isAlwaysBuffer = true;
-  module.walk([&](plan::LaunchOp launch) {
-    if (launch.getKernel() != kernel.getSymName())
-      return;
-    SmallVector<Value> operands(launch.getIns());
-    llvm::append_range(operands, launch.getOuts());
-    Value operand = operands[cast<BlockArgument>(argument).getArgNumber()];
-    isLaunched = true;
-    isAlwaysBuffer &= isa_and_nonnull<plan::BufferOp>(operand.getDefiningOp());
-  });
-  return isLaunched && isAlwaysBuffer;
+  return getWorkspaceArguments(
+      kernel)[cast<BlockArgument>(argument).getArgNumber()];
 }
 
 /// Candidate values of BLOCK_M; CTAs with few blocks of weights may have higher

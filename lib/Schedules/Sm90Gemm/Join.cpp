@@ -140,7 +140,7 @@ double Joiner::getTime(const JoinedConfigs &configs) {
 std::optional<JoinedConfigs> Joiner::choose() {
   // The best static configs of the first gemm, each with all widths of the
   // second.
-  const OrderedTiles ordered;
+  static const OrderedTiles ordered;
   constexpr size_t maxConfigs = 6;
   static constexpr int64_t widths[] = {64, 128, 256};
   SmallVector<tile::ConfigAttr> bases{first.getConfigAttr()};
