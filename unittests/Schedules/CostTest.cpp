@@ -10,11 +10,13 @@
 #include "moec/Schedules/Rewrites/SplitLargeGroups.h"
 
 #include "../Compiler/ParsedModule.h"
+#include "Schedules/Sm90Gemm/Cost.h"
 #include "Schedules/Sm90Gemm/GroupTiling.h"
 #include "moec/Schedules/ConfigText.h"
 #include "moec/Schedules/Device.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -46,6 +48,23 @@ const char *const kGatedEpilogue = R"(epilogue {
 
 tile::Sm90GemmAttr asGemm(tile::ConfigAttr config) {
   return cast<tile::Sm90GemmAttr>(config);
+}
+
+TEST(MeanCeilTest, IsASumOverProbabilities) {
+  constexpr double width = 132;
+  for (double spread : {0.01, 0.3, 0.49, 0.51, 0.8, 1.5, 20.0})
+    for (double means : {0.4, 1.0, 3.0, 5.9, 6.5, 40.0}) {
+      double deviation = spread * width, mean = means * deviation;
+      double sum = 0;
+      for (int64_t n = 0; double(n) * width < mean + 9 * deviation + 1; ++n)
+        sum += 0.5 * std::erfc((double(n) * width + 0.5 - mean) /
+                               (deviation * std::sqrt(2.0)));
+      EXPECT_NEAR(sm90::meanCeil(mean, deviation * deviation, width), sum,
+                  1e-8 * std::max(1.0, sum))
+          << spread << " " << means;
+    }
+  // Without a deviation x is one number.
+  EXPECT_EQ(sm90::meanCeil(133, 0, width), 2);
 }
 
 class CostTest : public testing::Test {

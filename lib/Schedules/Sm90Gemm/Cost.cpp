@@ -60,6 +60,34 @@ int64_t sm90::estimateEpilogue(tile::GemmOp op) {
   return lines;
 }
 
+double sm90::meanCeil(double mean, double variance, double width) {
+  double deviation = std::sqrt(variance);
+  if (deviation < 0.5)
+    return std::ceil(std::round(mean) / width);
+  double reach = 6 * deviation + 1;
+  auto isAtMost = [&](double x) {
+    return 0.5 * std::erfc((mean - x) / (deviation * std::sqrt(2.0)));
+  };
+  double spread = deviation / width;
+  constexpr double wide = 0.5, pi = 3.14159265358979323846;
+  if (spread > wide) {
+    // The sawtooth ceil(x) - x has two harmonics over so wide a distribution;
+    // all others are below the digits of a double.
+    double middle = (mean - 0.5) / width, result = middle + 0.5;
+    for (double k : {1, 2})
+      result += std::sin(2 * pi * k * middle) *
+                std::exp(-2 * std::pow(pi * k * spread, 2)) / (pi * k);
+    for (double x = 0.5 - width; x > mean - reach; x -= width)
+      result += isAtMost(x);
+    return result;
+  }
+  auto n = int64_t(std::max(0.0, std::floor((mean - reach) / width)));
+  auto result = double(n);
+  for (; double(n) * width < mean + reach; ++n)
+    result += 1 - isAtMost(double(n) * width + 0.5);
+  return result;
+}
+
 namespace {
 
 /// Instructions per result to quantize it: the largest magnitude of a row or,
@@ -71,19 +99,8 @@ int64_t getQuantizationLines(tile::GemmOp op) {
   return op.getResultScale() ? found : 0;
 }
 
-/// The mean of ceil(x / width) for normally distributed integers x.
-double meanCeil(double mean, double variance, double width) {
-  double deviation = std::sqrt(variance);
-  if (deviation < 0.5)
-    return std::ceil(std::round(mean) / width);
-  double reach = 6 * deviation + 1;
-  auto n = int64_t(std::max(0.0, std::floor((mean - reach) / width)));
-  auto result = double(n);
-  for (; double(n) * width < mean + reach; ++n)
-    result += 0.5 * std::erfc((double(n) * width + 0.5 - mean) /
-                              (deviation * std::sqrt(2.0)));
-  return result;
-}
+double power4(double x) { return x * x * x * x; }
+double root4(double x) { return std::sqrt(std::sqrt(x)); }
 
 /// Tiles of one BLOCK_M, over all groups, and the rows in them.
 struct BlockMUse {
@@ -197,6 +214,7 @@ public:
                      Routing routing) override;
 
 private:
+  const GemmShape &getShape(tile::ConfigAttr config);
   const RowCounts &getCounts(const GemmShape &shape, int64_t tokens,
                              Routing routing);
   double getRegisterStep(const GemmShape &shape, int64_t blockM, double product,
@@ -217,8 +235,17 @@ private:
   const DeviceRates &device;
   double epilogueLines, decodeClk, promotions;
   bool hasSource;
+  /// Kept, because a config is asked for at many token counts.
+  DenseMap<tile::ConfigAttr, std::unique_ptr<GemmShape>> shapes;
   DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
 };
+
+const GemmShape &GemmCost::getShape(tile::ConfigAttr config) {
+  std::unique_ptr<GemmShape> &entry = shapes[config];
+  if (!entry)
+    entry = std::make_unique<GemmShape>(op, config);
+  return *entry;
+}
 
 const RowCounts &GemmCost::getCounts(const GemmShape &shape, int64_t tokens,
                                      Routing routing) {
@@ -260,9 +287,7 @@ double GemmCost::getRegisterStep(const GemmShape &shape, int64_t blockM,
                packedTiles * chains *
                    (device.registerTileClk + promoteClk +
                     device.registerProductShare * perTile * product);
-  constexpr double order = 4;
-  double clk =
-      std::pow(std::pow(shared, order) + std::pow(own, order), 1 / order);
+  double clk = root4(power4(shared) + power4(own));
   // Each BLOCK_M has code for all packed tiles of a k tile, and only
   // `nearTiles` of them stay in the instruction cache: with 20 a k tile took a
   // sixth longer than with 12 (H100, gpt-oss-120b), with 15 as long as with 10
@@ -334,18 +359,21 @@ Work GemmCost::getWork(const GemmShape &shape, const RowCounts &counts) const {
   constexpr int64_t eighth = 8;
   Work work;
   SmallVector<BlockMUse> uses(shape.tile().blockM.size());
-  auto add = [&](int64_t rows, double times) {
-    size_t index = 0;
-    while (shape.tile().blockM[index] < rows)
-      ++index;
-    uses[index].tiles += times;
-    uses[index].rows += times * double(rows);
-  };
   GroupTiler cutter(shape);
+  auto add = [&](int64_t rows, double times) {
+    BlockMUse &use = uses[cutter.indexOf(rows)];
+    use.tiles += times;
+    use.rows += times * double(rows);
+  };
   double squares = 0, all = double(shape.problem().groups);
   for (auto [eighths, probability] : counts.entries) {
-    GroupTiling tiling = cutter.tile(eighths * eighth);
     double times = all * probability;
+    if (eighths * eighth <= shape.tile().getMaxBlockM()) {
+      add(eighths * eighth, times);
+      squares += probability;
+      continue;
+    }
+    GroupTiling tiling = cutter.tile(eighths * eighth);
     for (auto [rows, tiles] : tiling.getTiles(eighths * eighth))
       if (tiles > 0)
         add(rows, times * double(tiles));
@@ -414,7 +442,7 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
                              Routing routing) {
   if (config.getSchedule() == anygpu::kGemv)
     return anygpu::predictGemv(op, config, tokens, device);
-  GemmShape shape(op, config);
+  const GemmShape &shape = getShape(config);
   const RowCounts &rows = getCounts(shape, tokens, routing);
   Work work = getWork(shape, rows);
   if (work.tiles == 0)
@@ -440,10 +468,8 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
                      device.stagesRead / double(shape.tile().swizzleRows)) *
                     double(shape.shared().getWeightBytes());
   double rate = inFlight / (device.latencyUs * 1e-6);
-  constexpr double flightOrder = 4;
   auto addInverse = [](double a, double b) {
-    return std::pow(std::pow(a, flightOrder) + std::pow(b, flightOrder),
-                    1 / flightOrder);
+    return root4(power4(a) + power4(b));
   };
   memory *= addInverse(1, device.readBytes / sms / rate);
   double smSeconds = itemBytes * addInverse(1 / device.smReadBytes, 1 / rate);

@@ -24,6 +24,9 @@ int64_t estimateEpilogue(tile::GemmOp op);
 /// for weights that are not prepacked.
 double getDecodeClk(tile::GemmOp op, const DeviceRates &device);
 
+/// The mean of max(0, ceil(x / width)) for normally distributed integers x.
+double meanCeil(double mean, double variance, double width);
+
 /// The cost model of sm90.gemm and gpu.gemv.
 std::unique_ptr<CostModel>
 makeGemmCost(mlir::Operation *op, tile::LoadAttr load, const Target &target);

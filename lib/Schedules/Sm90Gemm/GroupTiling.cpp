@@ -7,6 +7,7 @@
 
 #include "GroupTiling.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace moec;
@@ -37,22 +38,17 @@ int64_t sm90::getTileCost(const GemmShape &shape, int64_t blockM) {
 }
 
 GroupTiler::GroupTiler(const GemmShape &shape) : shape(shape) {
-  for (int64_t blockM : shape.tile().blockM)
+  int64_t rows = 0;
+  for (auto [index, blockM] : llvm::enumerate(shape.tile().blockM)) {
     costs.push_back(getTileCost(shape, blockM));
-}
-
-int64_t GroupTiler::costOf(int64_t blockM) const {
-  size_t index = 0;
-  while (shape.tile().blockM[index] < blockM)
-    ++index;
-  return costs[index];
+    for (; rows <= blockM; rows += kBlockMMultiple)
+      indices[rows / kBlockMMultiple] = uint8_t(index);
+  }
 }
 
 GroupTiler::Candidate GroupTiler::getEven(int64_t rows, int64_t tiles) const {
   int64_t mean = divideUp(rows, tiles);
-  size_t index = 0;
-  while (shape.tile().blockM[index] < mean)
-    ++index;
+  size_t index = indexOf(mean);
   int64_t high = shape.tile().blockM[index];
   if (index > 0 && tiles < kMaxHigher &&
       shape.tile().mixesBlockMs(shape.tile().blockM[index - 1], high)) {

@@ -45,19 +45,25 @@ public:
 
   /// Requires 1 <= `rows` < 2^31.
   GroupTiling tile(int64_t rows) const;
+  /// The index of the lowest BLOCK_M that holds a tile of `rows`.
+  size_t indexOf(int64_t rows) const {
+    return indices[(rows + kBlockMMultiple - 1) / kBlockMMultiple];
+  }
 
 private:
   struct Candidate {
     GroupTiling tiling;
     int64_t cost;
   };
-  int64_t costOf(int64_t blockM) const;
+  int64_t costOf(int64_t rows) const { return costs[indexOf(rows)]; }
   Candidate getEven(int64_t rows, int64_t tiles) const;
   Candidate getHighest(int64_t rows) const;
 
   const GemmShape &shape;
   /// Cost of a tile, per BLOCK_M.
   llvm::SmallVector<int64_t> costs;
+  /// `indexOf`, per multiple of `kBlockMMultiple` rows.
+  std::array<uint8_t, kMaxBlockM / kBlockMMultiple + 1> indices{};
 };
 
 } // namespace moec::sm90

@@ -11,6 +11,7 @@
 
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -29,8 +30,10 @@ public:
       : blockMs(blockMs), points(points), least(least), time(time) {
     for (size_t point = 0; point < points; ++point) {
       double best = kInfinity;
-      for (int64_t blockM : blockMs)
-        best = std::min(best, getTime({blockM}, point));
+      for (int64_t blockM : blockMs) {
+        BlockMs single{blockM};
+        best = std::min(best, getTime(single, point, times[single]));
+      }
       bestSingle.push_back(best);
     }
   }
@@ -46,20 +49,24 @@ public:
   }
 
 private:
-  double getTime(const BlockMs &tileRows, size_t point) {
-    auto [entry, isNew] = times.try_emplace({tileRows, point}, 0);
-    if (isNew)
-      entry->second = time(tileRows, point);
-    return entry->second;
+  /// Times of a set by point, as far as they are known.
+  using Times = SmallVector<std::optional<double>>;
+
+  double getTime(const BlockMs &tileRows, size_t point, Times &known) {
+    known.resize(points);
+    if (!known[point])
+      known[point] = time(tileRows, point);
+    return *known[point];
   }
   /// Time relative to the best single BLOCK_M; infinity if the set is not
   /// possible.
   double getCost(const BlockMs &tileRows, size_t begin, size_t end) {
     double sum = 0;
+    Times &known = times[tileRows];
     for (size_t point = begin; point < end; ++point) {
       if (bestSingle[point] == kInfinity)
         return kInfinity;
-      sum += getTime(tileRows, point) / bestSingle[point];
+      sum += getTime(tileRows, point, known) / bestSingle[point];
     }
     return sum / double(end - begin);
   }
@@ -70,8 +77,8 @@ private:
   double least;
   const BlockMsTime &time;
   SmallVector<double> bestSingle;
-  /// Cached, because windows overlap.
-  std::map<std::pair<BlockMs, size_t>, double> times;
+  /// Kept, because windows overlap.
+  std::map<BlockMs, Times> times;
   std::set<BlockMs> seen;
   std::vector<BlockMs> found;
 };

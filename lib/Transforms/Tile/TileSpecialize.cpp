@@ -65,6 +65,7 @@ public:
       best.push_back(llvm::min_element(candidates, [&](auto &a, auto &b) {
                        return a.us[i] < b.us[i];
                      })->us[i]);
+    choices.assign(best.size() * best.size(), kUnknown);
   }
 
   bool hasChoice() const { return !candidates.empty(); }
@@ -73,16 +74,10 @@ public:
   /// The choice for a span: the least mean score, the first of equals, like the
   /// schedule's own choice for a kernel of that load.
   const Candidate &choose(Span span) const {
-    auto cost = [&](const Candidate &candidate) {
-      double sum = 0;
-      for (size_t i = span.first; i <= span.last; ++i)
-        sum += candidate.scores[i];
-      return sum;
-    };
-    return *llvm::min_element(candidates,
-                              [&](const Candidate &a, const Candidate &b) {
-                                return cost(a) < cost(b);
-                              });
+    size_t &known = choices[span.first * best.size() + span.last];
+    if (known == kUnknown)
+      known = find(span);
+    return candidates[known];
   }
 
   /// Time lost against the best config at a point.
@@ -100,8 +95,24 @@ public:
   SmallVector<Span> spans;
 
 private:
+  static constexpr size_t kUnknown = -1;
+
+  /// The candidate that `choose` returns.
+  size_t find(Span span) const {
+    auto cost = [&](const Candidate &candidate) {
+      double sum = 0;
+      for (size_t i = span.first; i <= span.last; ++i)
+        sum += candidate.scores[i];
+      return sum;
+    };
+    auto costs = llvm::map_to_vector(candidates, cost);
+    return llvm::min_element(costs) - costs.begin();
+  }
+
   std::vector<Candidate> candidates;
   SmallVector<double> best;
+  /// Per first and last point of a span: the choice, once it is known.
+  mutable std::vector<size_t> choices;
 };
 
 class Specializer {
