@@ -12,11 +12,15 @@
 #include "SharedMemory.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/RegionGraphTraits.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/PostOrderIterator.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 #include <array>
+#include <optional>
+#include <vector>
 
 namespace moec {
 #define GEN_PASS_DEF_VERIFYGPUFENCESPASS
@@ -96,7 +100,10 @@ public:
       return success();
     solve();
     for (Block &block : func.getBody()) {
-      State state = entries.lookup_or(&block, State(writes.size()));
+      State state(writes.size());
+      // A block that is not reachable has no facts.
+      if (auto found = numberOf.find(&block); found != numberOf.end())
+        state = *entries[found->second];
       for (Operation &op : block)
         visit(op, state, /*report=*/true);
     }
@@ -137,18 +144,30 @@ private:
     });
   }
 
+  /// Visits blocks in reverse post-order, so that most have the facts of all
+  /// paths at their first visit.
   void solve() {
-    SmallVector<Block *> worklist{&func.getBody().front()};
-    entries.try_emplace(worklist.front(), State(writes.size()));
-    while (!worklist.empty()) {
-      Block *block = worklist.pop_back_val();
-      State state = entries.find(block)->second;
-      for (Operation &op : *block)
+    llvm::ReversePostOrderTraversal<Block *> inOrder(&func.getBody().front());
+    SmallVector<Block *> blocks(inOrder.begin(), inOrder.end());
+    for (auto [number, block] : llvm::enumerate(blocks))
+      numberOf[block] = number;
+    entries.resize(blocks.size());
+    entries.front().emplace(writes.size());
+    llvm::BitVector pending(blocks.size());
+    pending.set(0);
+    for (int at = 0; at >= 0; at = pending.find_first()) {
+      pending.reset(at);
+      State state = *entries[at];
+      for (Operation &op : *blocks[at])
         visit(op, state, /*report=*/false);
-      for (Block *next : block->getSuccessors()) {
-        auto [entry, isFirst] = entries.try_emplace(next, State(writes.size()));
-        if (entry->second.join(state) || isFirst)
-          worklist.push_back(next);
+      for (Block *next : blocks[at]->getSuccessors()) {
+        unsigned number = numberOf.at(next);
+        std::optional<State> &entry = entries[number];
+        if (!entry)
+          entry = state;
+        else if (!entry->join(state))
+          continue;
+        pending.set(number);
       }
     }
   }
@@ -230,7 +249,9 @@ private:
   llvm::DenseMap<Operation *, SharedAccess> accesses;
   SmallVector<Operation *> writes;
   llvm::DenseMap<Operation *, unsigned> numbers;
-  llvm::DenseMap<Block *, State> entries;
+  /// Reachable blocks by number, and the facts at their begin.
+  llvm::DenseMap<Block *, unsigned> numberOf;
+  std::vector<std::optional<State>> entries;
   bool hasFailed = false;
 };
 
