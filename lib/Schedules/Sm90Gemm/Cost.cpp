@@ -208,7 +208,13 @@ public:
       : op(op), load(load), device(*getDeviceRates(target)),
         epilogueLines(double(estimateEpilogue(op) + getQuantizationLines(op))),
         decodeClk(getDecodeClk(op, device)), promotions(getPromotions(op)),
-        hasSource(op.getSource()) {}
+        hasSource(op.getSource()) {
+    // LoRA updates have rows of groups.
+    if (op.getOffsets())
+      for (Value update : op.getElementwiseOperands())
+        updateBits.push_back(
+            getElementTypeOrSelf(update).getIntOrFloatBitWidth());
+  }
 
   Prediction predict(tile::ConfigAttr config, int64_t tokens,
                      Routing routing) override;
@@ -223,7 +229,7 @@ private:
   void addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
                 Work &work) const;
   double getFloor(const GemmShape &shape, const RowCounts &counts,
-                  int64_t tokens) const;
+                  double bytes) const;
   /// Time of a launch without tiles.
   Prediction predictIdle() const;
   /// Bytes of input, result and weights that go over the memory bus.
@@ -235,6 +241,8 @@ private:
   const DeviceRates &device;
   double epilogueLines, decodeClk, promotions;
   bool hasSource;
+  /// Bits of an element, per elementwise operand; empty without groups.
+  SmallVector<int64_t> updateBits;
   /// Kept, because a config is asked for at many token counts.
   DenseMap<tile::ConfigAttr, std::unique_ptr<GemmShape>> shapes;
   DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
@@ -408,12 +416,9 @@ double GemmCost::getMemoryBytes(const GemmShape &shape, const RowCounts &counts,
     result += rows * double(scales * kScaleElementBytes);
   }
   SmallVector<double> tensors{input, result};
-  // LoRA updates have rows of groups.
-  if (tile::GemmOp gemm = op; gemm.getOffsets())
-    for (Value update : gemm.getElementwiseOperands())
-      tensors.push_back(rows * double(shape.problem().launchColumns) *
-                        getElementTypeOrSelf(update).getIntOrFloatBitWidth() /
-                        8);
+  for (int64_t bits : updateBits)
+    tensors.push_back(rows * double(shape.problem().launchColumns) *
+                      double(bits) / 8);
   double bytes = weights;
   for (double tensor : tensors)
     if (tensor > device.l2KeptBytes)
@@ -422,14 +427,14 @@ double GemmCost::getMemoryBytes(const GemmShape &shape, const RowCounts &counts,
 }
 
 double GemmCost::getFloor(const GemmShape &shape, const RowCounts &counts,
-                          int64_t tokens) const {
+                          double bytes) const {
   double operations =
       2 * counts.rows * double(shape.problem().groups) *
       double(shape.problem().weightsPerColumn * shape.problem().launchColumns) *
       double(shape.problem().sizeK);
   return 1e6 *
          std::max(operations / device.getOperations(shape.problem().compute),
-                  getMemoryBytes(shape, counts, tokens) / device.readBytes);
+                  bytes / device.readBytes);
 }
 
 Prediction GemmCost::predictIdle() const {
@@ -456,12 +461,12 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   result.waves = meanCeil(result.items, work.variance * nTiles * nTiles, sms);
   double counted = rows.rows * double(shape.problem().groups);
   result.padding = counted > 0 ? work.rows / counted : 1;
-  result.floorUs = getFloor(shape, rows, tokens);
+  double bytes = getMemoryBytes(shape, rows, tokens);
+  result.floorUs = getFloor(shape, rows, bytes);
 
   double itemBytes =
       double(shape.shared().getWeightBytes() * shape.tile().getKTiles());
-  double memory = getMemoryBytes(shape, rows, tokens) /
-                  (device.readBytes * device.streamShare);
+  double memory = bytes / (device.readBytes * device.streamShare);
   // Some pipeline stages are being read, fewer if they are deeper; the others
   // wait for memory.
   double inFlight = (double(shape.tile().stages) -
@@ -510,7 +515,7 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
       work.rows *
       double(shape.problem().weightsPerColumn * shape.problem().launchColumns) *
       double(2 * shape.problem().sizeK);
-  double energy = getMemoryBytes(shape, rows, tokens) * device.readEnergy +
+  double energy = bytes * device.readEnergy +
                   work.l2Bytes * nTiles * device.l2Energy +
                   operations * device.getEnergy(shape.problem().compute);
   result.powerUs = 1e6 * energy / device.power;
