@@ -107,6 +107,13 @@ TEST(Mutants, Clusters) {
   EXPECT_EQ(list.substr(0, list.find("index")),
             "strict arrival: deleted\nsync qualifier: release to relaxed\n"
             "sync qualifier: cluster to cta\n");
+  list = listOf("mbarrier.arrive.shared::cluster.b64 _, [%r1];");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "strict arrival: deleted\nsync qualifier: release to relaxed\n");
+  list = listOf("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 "
+                "[%r1], %r2, [%r3];");
+  EXPECT_EQ(list.substr(0, list.find("index")),
+            "strict asynchronous store: deleted\n");
   list = listOf("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
                 "bytes.multicast::cluster [%r1], [%rd0], 16, [%r2], %rs1;");
   EXPECT_EQ(list.substr(0, list.find("index")),

@@ -218,6 +218,24 @@ void addTransactions(Family &family) {
               "\tmad.lo.s32 %t0, %t0, 4, %smem;\n"
               "\tld.shared.b32 %d0, [%t0+16];\n",
               {B32}, {B32});
+  family.body("st.async",
+              "\tsetp.ne.b32 %p0, %thread, 0;\n"
+              "\t@%p0 bra made;\n"
+              "\tmbarrier.init.shared.b64 [%smem], 1;\n"
+              "\tmbarrier.arrive.expect_tx.shared.b64 _, [%smem], 512;\n"
+              "made:\n"
+              "\tbar.sync 0;\n"
+              "\tmapa.shared::cluster.u32 %t0, %sh, 0;\n"
+              "\tmapa.shared::cluster.u32 %t1, %smem, 0;\n"
+              "\tst.async.shared::cluster.mbarrier::complete_tx::bytes.b32 "
+              "[%t0], %a0, [%t1];\n"
+              "wait:\n"
+              "\tmbarrier.try_wait.parity.shared.b64 %p1, [%smem], 0;\n"
+              "\t@!%p1 bra wait;\n"
+              "\txor.b32 %t0, %thread, 101;\n"
+              "\tmad.lo.s32 %t0, %t0, 4, %smem;\n"
+              "\tld.shared.b32 %d0, [%t0+16];\n",
+              {B32}, {B32});
 }
 
 } // namespace

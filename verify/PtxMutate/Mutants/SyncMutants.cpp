@@ -212,6 +212,9 @@ void mutate::addSignalMutants(const RawKernel &kernel, size_t index,
         }));
     return addExpectation(index, 2, mutants);
   }
+  if (startsWith(instruction, "st.async"))
+    return mutants.push_back(
+        makeDeletion(Group::Strict, "asynchronous store", index));
   if (startsWith(instruction, "mbarrier.expect_tx")) {
     mutants.push_back(makeDeletion(Group::Strict, "expected bytes", index));
     return addExpectation(index, 1, mutants);
@@ -294,6 +297,21 @@ static void addClusterBarrier(const RawKernel &kernel, size_t index,
       }));
 }
 
+/// Lets an arrival at another CTA order nothing. Arrivals with expected bytes
+/// are left out, because the bytes order themselves.
+static void addRemoteArrival(const RawInstruction &arrive, size_t index,
+                             std::vector<Mutant> &mutants) {
+  if (!startsWith(arrive, "mbarrier.arrive.shared::cluster"))
+    return;
+  mutants.push_back(makeMutant(Group::Sync, "qualifier", "release to relaxed",
+                               index, [=](RawKernel &mutated) {
+                                 std::vector<std::string> &parts =
+                                     mutated.instructions[index].parts;
+                                 parts.insert(parts.begin() + 2,
+                                              {"relaxed", "cluster"});
+                               }));
+}
+
 /// Lets a multicast go to one CTA fewer, or to one that does not exist.
 static void addMulticast(const RawInstruction &copy, size_t index,
                          std::vector<Mutant> &mutants) {
@@ -355,9 +373,11 @@ void mutate::addOrderMutants(const RawKernel &kernel, size_t index,
     addQualifier(instruction, index, "acquire", "relaxed", mutants);
     addQualifier(instruction, index, "release", "relaxed", mutants);
     addQualifier(instruction, index, "acq_rel", "relaxed", mutants);
-    if (first == "mbarrier")
+    if (first == "mbarrier") {
       addQualifier(instruction, index, "cluster", "cta", mutants);
-    else
+      addRemoteArrival(instruction, index, mutants);
+    } else {
       addQualifier(instruction, index, "gpu", "cta", mutants);
+    }
   }
 }

@@ -37,6 +37,7 @@ Accessor BulkCopy::accessor(bool isShared, bool isWrite) const {
   Accessor made;
   made.oracle = &engine;
   made.clock = clock.get();
+  made.finished = finished.get();
   made.horizon = isShared ? cta->cluster->firstSerial : engine.horizon;
   made.access.who = Access::pack(cta->serial, isWrite ? writeUnit : readUnit,
                                  /*isStrong=*/false);

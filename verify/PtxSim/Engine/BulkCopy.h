@@ -47,8 +47,8 @@ public:
   bool isReadAwaited = false;
   unsigned swizzleBytes = 0;
   uint64_t bytes = 0, mbarrier = 0;
-  /// The thread's clock when it issued the copy.
-  ClockRef clock;
+  /// The thread's clocks when it issued the copy, see Warp::finished.
+  ClockRef clock, finished;
   unsigned readUnit, writeUnit;
   uint32_t readTick, writeTick;
 

@@ -66,7 +66,12 @@ Cta::~Cta() {
 }
 
 std::pair<unsigned, uint32_t> Cta::newAsyncUnit() {
-  unsigned unit = kAsyncUnit + nextAsyncUnit++ % (kNumUnits - kAsyncUnit);
+  unsigned unit = kAsyncUnit + nextAsyncUnit++ % (kStoreUnit - kAsyncUnit);
+  return {unit, ++asyncTick};
+}
+
+std::pair<unsigned, uint32_t> Cta::newStoreUnit() {
+  unsigned unit = kStoreUnit + nextStoreUnit++ % (kNumUnits - kStoreUnit);
   return {unit, ++asyncTick};
 }
 
@@ -77,11 +82,17 @@ void Cta::wakeAll(GroupState state) {
 }
 
 bool Cta::arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock,
-                 const Cta &from) {
+                 const Cta &from, bool isOfCluster) {
   if (count > barrier.pending)
     return false;
   barrier.pending -= count;
-  join(&from == this ? barrier.collecting : barrier.collectingOutside, clock);
+  if (&from == this) {
+    join(barrier.collecting, clock);
+  } else {
+    join(barrier.collectingFinished, clock);
+    if (isOfCluster)
+      join(barrier.collectingOutside, clock);
+  }
   launch.engine->noteProgress();
   finishPhaseIfComplete(barrier);
   return true;
@@ -90,8 +101,9 @@ bool Cta::arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock,
 void Cta::completeTransaction(Mbarrier &barrier, int64_t bytes, const Cta &from,
                               unsigned unit, uint32_t tick) {
   barrier.transactions -= bytes;
-  ClockRef &collecting =
-      &from == this ? barrier.collecting : barrier.collectingOutside;
+  // The mbarrier is in the memory that has the bytes, so scope cta suffices
+  // wherever they come from.
+  ClockRef &collecting = barrier.collecting;
   auto makeClock = [&] {
     return ClockRef(new Clock(from.serial, unsigned(from.warps.size())));
   };
@@ -115,6 +127,8 @@ void Cta::finishPhaseIfComplete(Mbarrier &barrier) {
   barrier.pending = barrier.expected;
   join(barrier.completed, barrier.collecting);
   join(barrier.completedOutside, barrier.collectingOutside);
-  barrier.collecting = barrier.collectingOutside = ClockRef();
+  join(barrier.completedFinished, barrier.collectingFinished);
+  barrier.collecting = barrier.collectingOutside = barrier.collectingFinished =
+      ClockRef();
   wakeAll(GroupState::Mbarrier);
 }

@@ -78,7 +78,7 @@ std::string Engine::describeConflict(const Conflict &conflict, bool isWrite,
     who = "thread " +
           std::to_string(other.unit() * kWarpLanes +
                          unsigned(__builtin_ctz(other.lanes | 1u << 31)));
-  else if (isAsyncUnit(other.unit()))
+  else if (isAsyncUnit(other.unit()) || isStoreUnit(other.unit()))
     who = "an asynchronous operation";
   else
     who =

@@ -238,7 +238,8 @@ bool TensorQueue::commit(const TensorOperation &operation) {
   if (barrier == cta->mbarriers.end())
     return report(operation,
                   "the mbarrier at which it arrives does not exist any more");
-  if (!cta->arrive(barrier->second, 1, operation.clock, *cta))
+  if (!cta->arrive(barrier->second, 1, operation.clock, *cta,
+                   /*isOfCluster=*/false))
     return report(operation, "more arrivals than the " +
                                  std::to_string(barrier->second.expected) +
                                  " that the mbarrier expects");

@@ -196,6 +196,7 @@ Accessor Warp::accessor(const Instruction &instruction, unsigned lane,
   Accessor accessor;
   accessor.oracle = &engine;
   accessor.clock = clocks[lane].get();
+  accessor.finished = finished[lane].get();
   accessor.horizon = isShared ? cta.cluster->firstSerial : engine.horizon;
   accessor.access.who = Access::pack(cta.serial, index, isStrong);
   accessor.access.tick = tick;

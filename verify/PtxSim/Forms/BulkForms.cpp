@@ -225,6 +225,7 @@ Step bulkCopy(Warp &warp, const Instruction &instruction, LaneMask mask) {
       return Step::Failed;
     setOwners(*copy, owners);
     copy->clock = warp.release(1u << lane);
+    copy->finished = warp.finished[lane];
     if (copy->loads && !copy->knowsMbarriers(owners))
       return Step::Failed;
     if (!copy->loads)

@@ -1,4 +1,4 @@
-//===- ClusterForms.h - barriers and addresses of clusters ------*- C++ -*-===//
+//===- ClusterForms.h - barriers, stores of clusters ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,6 +14,9 @@ namespace moec::ptx {
 
 /// Decodes the words behind `barrier.cluster`.
 void decodeClusterBarrier(Decoder &decoder);
+
+/// Decodes the words behind `st.async`.
+void decodeAsyncStore(Decoder &decoder);
 
 } // namespace moec::ptx
 

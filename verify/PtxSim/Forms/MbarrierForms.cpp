@@ -139,15 +139,14 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     // Arrivals at one phase may carry the joined clock of all lanes.
     unsigned lanes = unsigned(__builtin_popcount(rest));
     ClockRef clock;
-    // Scope cta does not include the threads of another CTA.
-    bool isInScope = barrier->cta == &warp.cta || flags & kClusterScope;
-    if (!(flags & kRelaxed) && isInScope) {
+    if (!(flags & kRelaxed)) {
       if (!released && barrier->pending >= lanes)
         released = warp.release(rest);
       clock = released ? released : warp.release(1u << lane);
     }
     uint32_t count = flags & kHasCount ? number : 1;
-    if (!barrier->cta->arrive(*barrier, count, clock, warp.cta))
+    if (!barrier->cta->arrive(*barrier, count, clock, warp.cta,
+                              flags & kClusterScope))
       return warp.fail(instruction, lane,
                        "more arrivals than the " +
                            std::to_string(barrier->expected) +
@@ -186,6 +185,7 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
     warp.acquire(1u << lane, barrier->completed);
     if (flags & kClusterScope)
       warp.acquire(1u << lane, barrier->completedOutside);
+    join(warp.finished[lane], barrier->completedFinished);
   }
   warp.needsTensorFence |= done;
   Engine &engine = *warp.cta.launch.engine;

@@ -8,6 +8,7 @@
 #include "MemoryForms.h"
 
 #include "../Engine/Engine.h"
+#include "ClusterForms.h"
 
 #include <cstring>
 
@@ -305,5 +306,7 @@ void decodeAccess(Decoder &d, bool isStore) {
 
 void moec::ptx::addMemoryForms(FormTable &table) {
   table["ld"] = table["ldu"] = [](Decoder &d) { decodeAccess(d, false); };
-  table["st"] = [](Decoder &d) { decodeAccess(d, true); };
+  table["st"] = [](Decoder &d) {
+    d.take("async") ? decodeAsyncStore(d) : decodeAccess(d, true);
+  };
 }

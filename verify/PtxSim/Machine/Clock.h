@@ -27,10 +27,15 @@ inline constexpr unsigned kMaxWarps = 32;
 inline constexpr unsigned kCopyUnit = kMaxWarps;
 /// Units from here on are operations of the async proxy.
 inline constexpr unsigned kAsyncUnit = 2 * kMaxWarps;
+/// Units from here on are st.async, which uses the generic proxy.
+inline constexpr unsigned kStoreUnit = 120;
 inline constexpr unsigned kNumUnits = 128;
 
 inline bool isWarpUnit(unsigned unit) { return unit < kMaxWarps; }
-inline bool isAsyncUnit(unsigned unit) { return unit >= kAsyncUnit; }
+inline bool isAsyncUnit(unsigned unit) {
+  return unit >= kAsyncUnit && unit < kStoreUnit;
+}
+inline bool isStoreUnit(unsigned unit) { return unit >= kStoreUnit; }
 
 //===----------------------------------------------------------------------===//
 // Clocks

@@ -189,6 +189,11 @@ public:
     ClockRef seen, fenced;
   };
   Relaxed inCta[kWarpLanes], onDevice[kWarpLanes];
+  /// Clocks of threads of other CTAs at their arrivals at mbarriers that a lane
+  /// has waited for, whatever the scopes. Order only reads and asynchronous
+  /// copies before the lane's writes: these had ended when the thread arrived,
+  /// whereas its writes need not be visible. Empty outside of clusters.
+  ClockRef finished[kWarpLanes];
   /// cp.async copies that a thread has not waited for, and each lane's number
   /// of committed groups.
   std::vector<std::shared_ptr<LaneCopies>> copies;
@@ -258,9 +263,13 @@ struct Mbarrier {
   uint64_t phase = 0;
   /// Pending arrivals of cp.async.mbarrier.arrive.
   unsigned asyncArrivals = 0;
-  /// Clocks of the arrivals by threads of the CTA, and of what other CTAs of
-  /// the cluster did, which only waits of scope cluster acquire.
-  ClockRef collecting, completed, collectingOutside, completedOutside;
+  /// Clocks of the arrivals by threads of the CTA, and of copied bytes.
+  ClockRef collecting, completed;
+  /// Clocks of the arrivals of scope cluster by threads of other CTAs, which
+  /// only waits of scope cluster acquire.
+  ClockRef collectingOutside, completedOutside;
+  /// Clocks of all arrivals by threads of other CTAs, see Warp::finished.
+  ClockRef collectingFinished, completedFinished;
   /// The CTA in whose shared memory the mbarrier is.
   Cta *cta = nullptr;
   /// Number of completed phases that a wait last observed; number of phases up
@@ -286,11 +295,13 @@ struct Cta {
 
   /// Allocates a unit for an operation of the async proxy, and its tick.
   std::pair<unsigned, uint32_t> newAsyncUnit();
+  /// The same for an st.async.
+  std::pair<unsigned, uint32_t> newStoreUnit();
   void wakeAll(GroupState state);
   /// Joins `clock`, of a thread of `from`, and counts an arrival; false on too
-  /// many arrivals.
+  /// many arrivals. `isOfCluster`: the scope includes other CTAs.
   bool arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock,
-              const Cta &from);
+              const Cta &from, bool isOfCluster);
   /// Counts bytes that arrived from `unit` of `from`.
   void completeTransaction(Mbarrier &barrier, int64_t bytes, const Cta &from,
                            unsigned unit, uint32_t tick);
@@ -322,7 +333,7 @@ struct Cta {
   std::unique_ptr<TensorMemory> tensor;
   bool hasGivenUpTensor = false;
   uint32_t asyncTick = 0;
-  unsigned nextAsyncUnit = 0;
+  unsigned nextAsyncUnit = 0, nextStoreUnit = 0;
   /// Registers that no warp holds.
   int64_t freeRegisters = 0;
   /// Whether the CTA no longer holds up the dependent launch.

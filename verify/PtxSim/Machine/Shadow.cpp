@@ -118,6 +118,23 @@ bool Shadow::isOrderedForWrite(const Access &earlier,
           now.oracle->isBehind(earlier.serial(), now.serial()));
 }
 
+/// Whether `earlier`, a read or a copy, had ended before another CTA arrived
+/// where the thread of a write `now` has waited.
+static bool isFinished(const Access &earlier, const Accessor &now) {
+  if (!now.finished)
+    return false;
+  const CtaKnowledge *known = earlier.serial() == now.finished->serial
+                                  ? &now.finished->own
+                                  : now.finished->findForeign(earlier.serial());
+  return known &&
+         known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick);
+}
+
+bool Shadow::isReadOrderedForWrite(const Access &read,
+                                   const Accessor &now) const {
+  return isOrderedForWrite(read, now) || isFinished(read, now);
+}
+
 bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
   if (earlier.serial() == now.serial()) {
     // An operation does not race with itself.
@@ -171,7 +188,7 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
   if (read.isNone())
     return {};
   auto races = [&](const Access &earlier) {
-    return !isOrderedForWrite(earlier, now) &&
+    return !isReadOrderedForWrite(earlier, now) &&
            !(earlier.isStrong() && now.access.isStrong());
   };
   if (isLastOfMany(read)) {
@@ -318,7 +335,8 @@ Conflict Shadow::write(uint64_t offset, uint64_t size, const Accessor &now) {
     Cell &touched = cell(i);
     if (!isFineAfterWrite(touched, now) &&
         (isAsyncUnit(now.access.unit()) ||
-         !isOrderedForWrite(touched.write, now)))
+         !isOrderedForWrite(touched.write, now)) &&
+        (isWarpUnit(touched.write.unit()) || !isFinished(touched.write, now)))
       if (Conflict conflict = conflictWithWrite(touched, now))
         return conflict;
     if (!touched.read.isNone()) {
@@ -361,7 +379,7 @@ Conflict Shadow::conflictWithBlocks(uint64_t offset, uint64_t size,
   for (uint64_t i = offset / kBlockBytes; i <= end; ++i) {
     Block &block = blocks[i];
     for (unsigned j = 0; j < block.count; ++j)
-      if (!isOrderedForWrite(block.reads[j], now))
+      if (!isReadOrderedForWrite(block.reads[j], now))
         return makeRace(block.reads[j], now, false);
   }
   return {};

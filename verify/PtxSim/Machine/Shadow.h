@@ -38,6 +38,8 @@ public:
 struct Accessor {
   const OrderOracle *oracle = nullptr;
   const Clock *clock = nullptr;
+  /// Orders reads and copies before a write, see Warp::finished; may be null.
+  const Clock *finished = nullptr;
   /// CTAs with smaller serials are ordered before all others.
   uint32_t horizon = 0;
   Access access;
@@ -104,6 +106,8 @@ private:
   void refine(uint64_t offset, uint64_t size);
   bool isOrdered(const Access &earlier, const Accessor &accessor) const;
   bool isOrderedForWrite(const Access &earlier, const Accessor &accessor) const;
+  bool isReadOrderedForWrite(const Access &read,
+                             const Accessor &accessor) const;
   bool isOrderedSlowly(const Access &earlier, const Accessor &accessor) const;
   bool isFineAfterWrite(const Cell &cell, const Accessor &accessor) const;
   Conflict conflictWithWrite(const Cell &cell, const Accessor &accessor) const;
