@@ -136,6 +136,14 @@ void moec::multiplyScaledBlocks(ImplicitLocOpBuilder &b, Value sums, Value a,
             "r,l,l,r,r,r,b");
 }
 
+void moec::storeAsync(ImplicitLocOpBuilder &b, Value to, I32 word,
+                      Value barrier) {
+  createAsm(b, /*result=*/Type(), {to, word, barrier},
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], "
+            "$1, [$2];",
+            "l,r,l,~{memory}");
+}
+
 I32 moec::readThread(ImplicitLocOpBuilder &b) {
   return {b, createAsm(b, b.getI32Type(), /*operands=*/{},
                        "mov.u32 $0, %tid.x;", "=r")};

@@ -93,6 +93,13 @@ void multiplyScaledBlocks(mlir::ImplicitLocOpBuilder &b, mlir::Value sums,
                           mlir::Value keeps, mlir::Value scaleA,
                           mlir::Value scaleC);
 
+/// Stores a word at an address of shared memory of a CTA of the cluster, whose
+/// mbarrier at `barrier` counts the 4 bytes. Both are `!llvm.ptr<7>`.
+///
+/// Stands for an `nvvm.st.async`, with PTX 8.1.
+void storeAsync(mlir::ImplicitLocOpBuilder &b, mlir::Value to, I32 word,
+                mlir::Value barrier);
+
 /// The thread's index in its CTA, read again at this point, so that
 /// neither it nor values derived from it occupy registers through a loop
 /// before.

@@ -7,6 +7,7 @@
 
 #include "Pipeline.h"
 
+#include "InlinePtx.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
@@ -24,29 +25,34 @@ void Barrier::init(int64_t arrivals) const {
   NVVM::MBarrierInitOp::create(b, address, i32(arrivals), Value());
 }
 
-/// Waits acquire what threads of that scope have released.
-static NVVM::MemScopeKind getScope(bool isCluster) {
-  return isCluster ? NVVM::MemScopeKind::CLUSTER : NVVM::MemScopeKind::CTA;
+void Barrier::arriveOn(Value of, Value count) const {
+  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), of, count,
+                                 NVVM::MemScopeKind::CTA);
 }
 
-void Barrier::arriveOn(Value of, Value count, bool isInCluster) const {
-  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), of, count,
-                                 getScope(isInCluster));
+void Barrier::arriveOnExpecting(Value of, int64_t bytes) const {
+  NVVM::MBarrierArriveExpectTxOp::create(
+      b, /*res=*/Type(), of, i32(bytes), NVVM::MemScopeKind::CTA,
+      /*relaxed=*/false, /*predicate=*/Value());
 }
 
 void Barrier::arrive(int64_t times) const {
-  arriveOn(address, times == 1 ? Value() : i32(times), /*isInCluster=*/false);
+  arriveOn(address, times == 1 ? Value() : i32(times));
 }
 
 void Barrier::arriveAt(I32 rank) const {
-  arriveOn(emitter.mapShared(address, rank), /*count=*/Value(),
-           /*isInCluster=*/true);
+  arriveOn(emitter.mapShared(address, rank), /*count=*/Value());
+}
+
+void Barrier::send(I32 rank, I32 word, Value slot) const {
+  constexpr int64_t kWordBytes = 4;
+  Value barrier = emitter.mapShared(address, rank);
+  arriveOnExpecting(barrier, kWordBytes);
+  storeAsync(b, emitter.mapShared(slot, rank), word, barrier);
 }
 
 void Barrier::arriveExpecting(int64_t bytes) const {
-  NVVM::MBarrierArriveExpectTxOp::create(
-      b, /*res=*/Type(), address, i32(bytes), NVVM::MemScopeKind::CTA,
-      /*relaxed=*/false, /*predicate=*/Value());
+  arriveOnExpecting(address, bytes);
 }
 
 void Barrier::wait(I32 parity) const {
@@ -55,7 +61,7 @@ void Barrier::wait(I32 parity) const {
   b.createBlock(&loop.getBefore());
   Flag isOver(b, NVVM::MBarrierTryWaitOp::create(b, b.getI1Type(), address,
                                                  parity, /*ticks=*/Value(),
-                                                 getScope(hasOthers)));
+                                                 NVVM::MemScopeKind::CTA));
   scf::ConditionOp::create(b, ~isOver, ValueRange());
   b.createBlock(&loop.getAfter());
   scf::YieldOp::create(b);
@@ -63,7 +69,7 @@ void Barrier::wait(I32 parity) const {
 
 Flag Barrier::test(I32 parity) const {
   return {b, NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), address, parity,
-                                              getScope(hasOthers))};
+                                              NVVM::MemScopeKind::CTA)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -89,8 +95,7 @@ Value Pipeline::stageAddress(I32 stage, int64_t offset) const {
 
 Barrier Pipeline::barrier(I32 stage, int64_t before) const {
   int64_t offset = layout.firstBarrier + before * kBarrierBytes;
-  return {emitter, emitter.advance(barriers, stage * kBarrierBytes + offset),
-          layout.ctas > 1};
+  return {emitter, emitter.advance(barriers, stage * kBarrierBytes + offset)};
 }
 
 void Pipeline::init(int64_t fullArrivals, int64_t emptyArrivals) const {

@@ -19,19 +19,22 @@ namespace moec {
 /// An mbarrier. Its phases alternate in parity; the first one has parity 0.
 class Barrier {
 public:
-  /// `address`: 8 bytes of shared memory, `!llvm.ptr<3>`. With `hasOthers`,
-  /// other CTAs of the cluster arrive, or copy bytes that it counts.
-  Barrier(AsyncEmitter &emitter, mlir::Value address, bool hasOthers = false)
-      : emitter(emitter), b(emitter.b), address(address), hasOthers(hasOthers) {
-  }
+  /// `address`: 8 bytes of shared memory, `!llvm.ptr<3>`.
+  Barrier(AsyncEmitter &emitter, mlir::Value address)
+      : emitter(emitter), b(emitter.b), address(address) {}
 
   mlir::Value getAddress() const { return address; }
   /// Makes phases end after `arrivals` arrivals. Before `fenceBarriers`.
   void init(int64_t arrivals) const;
   void arrive(int64_t times = 1) const;
   /// Arrives at the barrier at the same address of the CTA of that rank in the
-  /// cluster, which may be this one.
+  /// cluster, which may be this one. The thread's reads, and copies that it has
+  /// waited for, are over for those that wait there, but its writes are not
+  /// visible to them: scope cluster would cost a fence of the whole GPU.
   void arriveAt(I32 rank) const;
+  /// Arrives there with a word that is written to `slot` of that CTA. The phase
+  /// waits for the word.
+  void send(I32 rank, I32 word, mlir::Value slot) const;
   /// Arrives, and makes the phase wait for so many copied bytes too.
   void arriveExpecting(int64_t bytes) const;
   /// Waits for the end of the phase with that parity.
@@ -41,12 +44,12 @@ public:
 
 private:
   I32 i32(int64_t value) const;
-  void arriveOn(mlir::Value of, mlir::Value count, bool isInCluster) const;
+  void arriveOn(mlir::Value of, mlir::Value count) const;
+  void arriveOnExpecting(mlir::Value of, int64_t bytes) const;
 
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value address;
-  bool hasOthers;
 };
 
 /// A stage, and the parity of its barriers' phases in this round through the

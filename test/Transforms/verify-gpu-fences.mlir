@@ -184,6 +184,27 @@ llvm.func @blocks(%x: i32, %bar: !llvm.ptr<3>, %d: i64) attributes {nvvm.kernel}
 
 // -----
 
+llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
+llvm.mlir.global external @scratch() {addr_space = 3 : i32} : !llvm.array<128 x i8>
+
+// A store to another CTA of the cluster writes where its first operand says.
+llvm.func @words(%to: !llvm.ptr<1>, %x: i32, %bar: !llvm.ptr<3>, %size: i32) attributes {nvvm.kernel} {
+  %scratch = llvm.mlir.addressof @scratch : !llvm.ptr<3>
+  %there = nvvm.mapa %scratch, %x : !llvm.ptr<3> -> !llvm.ptr<7>
+  llvm.inline_asm has_side_effects "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];", "l,r,l" %there, %x, %there : (!llvm.ptr<7>, i32, !llvm.ptr<7>) -> ()
+  nvvm.mbarrier.arrive %bar : !llvm.ptr<3>
+  %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
+  %copied = nvvm.mapa %shared, %x : !llvm.ptr<3> -> !llvm.ptr<7>
+  // expected-note@+1 {{written here by 'llvm.inline_asm'}}
+  llvm.inline_asm has_side_effects "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];", "l,r,l" %copied, %x, %there : (!llvm.ptr<7>, i32, !llvm.ptr<7>) -> ()
+  // expected-error@+1 {{publishes shared memory}}
+  nvvm.mbarrier.arrive %bar : !llvm.ptr<3>
+  nvvm.cp.async.bulk.global.shared.cta %to, %shared, %size : !llvm.ptr<1>, !llvm.ptr<3>
+  llvm.return
+}
+
+// -----
+
 #async = #nvvm.proxy_kind<async.shared>
 #cta = #nvvm.shared_space<cta>
 

@@ -27,7 +27,8 @@ struct NvptxOptions {
   /// Name as in ptxas: "sm_80", "sm_90a", "sm_100a".
   std::string chip = "sm_80";
   /// PTX version times ten: 80 is PTX 8.0, which drivers from CUDA 12.0 on
-  /// load. 0: the oldest version with all instructions of the chip's kernels.
+  /// load. 0: the oldest version with all instructions of the chip's kernels;
+  /// 8.1 if there are clusters.
   unsigned ptxVersion = 0;
 };
 

@@ -144,11 +144,8 @@ void Sm90TileScheduler::publish(I32 index, I32 stage) {
     emitter.store(index, slot, sm90::kNumberBytes);
     return numbers.full(stage).arrive();
   }
-  for (int64_t rank = 0; rank < ctas; ++rank) {
-    emitter.store(index, emitter.mapShared(slot, emitter.i32(rank)),
-                  sm90::kNumberBytes);
-    numbers.full(stage).arriveAt(emitter.i32(rank));
-  }
+  for (int64_t rank = 0; rank < ctas; ++rank)
+    numbers.full(stage).send(emitter.i32(rank), index, slot);
 }
 
 void Sm90TileScheduler::draw(const Items &items, Flag draws, I32 iteration) {

@@ -9,6 +9,8 @@
 #include "../Translate.h"
 #include "LineInfo.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -26,6 +28,20 @@ using namespace mlir;
 using namespace moec;
 
 static constexpr llvm::StringLiteral kTriple = "nvptx64-nvidia-cuda";
+
+/// The oldest version of PTX with all instructions of the kernels.
+static unsigned findPtxVersion(Operation *op, const TargetFacts &facts) {
+  // st.async is younger than clusters.
+  constexpr unsigned kOfClusters = 81;
+  bool hasClusters =
+      op->walk<WalkOrder::PreOrder>([](LLVM::LLVMFuncOp func) {
+          return func->hasAttr(NVVM::NVVMDialect::getClusterDimAttrName())
+                     ? WalkResult::interrupt()
+                     : WalkResult::skip();
+        }).wasInterrupted();
+  return hasClusters ? std::max(facts.ptxVersion, kOfClusters)
+                     : facts.ptxVersion;
+}
 
 /// Fails with a diagnostic at `op`.
 static FailureOr<std::unique_ptr<llvm::TargetMachine>>
@@ -51,7 +67,7 @@ makeMachine(Operation *op, const NvptxOptions &options) {
            << options.chip << "'; accepted are " << listGpuTargets();
   std::string features =
       "+ptx" + std::to_string(options.ptxVersion ? options.ptxVersion
-                                                 : facts->ptxVersion);
+                                                 : findPtxVersion(op, *facts));
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
       triple, options.chip, features, llvm::TargetOptions(), std::nullopt,
       std::nullopt, llvm::CodeGenOptLevel::Aggressive));

@@ -191,11 +191,13 @@ bool SharedParts::overlap(const SharedAddresses &some,
 //===----------------------------------------------------------------------===//
 
 /// Inline PTX has the effects that its instructions' names say, on all of
-/// shared memory.
-static SharedAccess getTextAccess(StringRef text,
+/// shared memory; a lone st.async, on memory at its first operand.
+static SharedAccess getTextAccess(StringRef text, ValueRange operands,
                                   const SharedAddresses &described) {
   auto has = [&](StringRef part) { return text.contains(part); };
   SharedAddresses all{/*isUnknown=*/true, {}};
+  if (text.starts_with("st.async") && text.count(';') == 1 && has(" [$0]"))
+    return {SharedEffect::Write, findSharedAddresses(operands.front())};
   if (has("fence.proxy.async"))
     return {SharedEffect::FenceProxy, {}};
   if (has("fence.mbarrier_init"))
@@ -290,10 +292,10 @@ SharedAccess moec::getSharedAccess(Operation *op,
             NVVM::ClusterArriveOp, NVVM::ClusterArriveRelaxedOp>(
           [&](Operation *) { return SharedAccess{SharedEffect::Publish, {}}; })
       .Case([&](NVVM::InlinePtxOp op) {
-        return getTextAccess(op.getPtxCode(), described);
+        return getTextAccess(op.getPtxCode(), op->getOperands(), described);
       })
       .Case([&](LLVM::InlineAsmOp op) {
-        return getTextAccess(op.getAsmString(), described);
+        return getTextAccess(op.getAsmString(), op.getOperands(), described);
       })
       .Default([](Operation *) { return SharedAccess(); });
 }
