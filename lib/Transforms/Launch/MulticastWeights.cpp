@@ -7,6 +7,7 @@
 
 #include "moec/Schedules/Rewrites/MulticastWeights.h"
 #include "LaunchRewrite.h"
+#include "moec/Schedules/Cost.h"
 
 using namespace mlir;
 using namespace moec;
@@ -50,16 +51,22 @@ std::string MulticastWeights::whyIllegal(const RewriteSite &site) {
   if (!why.empty())
     return why;
   if (!getParameter("always").value_or(0))
-    return "the time of clusters has not been measured; the parameter "
+    return "clusters gain nothing where power bounds the gemm; the parameter "
            "'always' uses them";
   tile::LoadAttr load = kernel.getLoadAttr();
   if (!load)
     return "the kernel has no 'load', so the gemm's rows are unknown";
   int64_t groups =
       cast<MemRefType>(product.getWeight().getType()).getDimSize(0);
-  int64_t rows = load.getMaxTokens() * load.getTopK();
-  if (rows < multicasting->getPairedRows(config) * groups)
-    return "groups have fewer than two tiles at the most tokens";
+  // An odd tile takes the time of two.
+  constexpr int64_t kPairs = 2;
+  llvm::SmallVector<int64_t> points =
+      getTokenPoints(load.getMinTokens(), load.getMaxTokens());
+  int64_t tokens = points[points.size() / 2];
+  if (tokens * load.getTopK() <
+      kPairs * multicasting->getPairedRows(config) * groups)
+    return "groups have fewer than four tiles at " + std::to_string(tokens) +
+           " tokens, the middle of the range";
   return {};
 }
 

@@ -5,10 +5,10 @@
 // RUN: moe-opt %t.once --tile-rewrite-launches="only=multicast-weights target=sm_90a set=multicast-weights.always" | diff - %t.once
 // RUN: moe-opt %s -o %t.plain
 // RUN: moe-opt %s --tile-rewrite-launches="only=multicast-weights target=sm_90a" --remarks-filter=tile-rewrite-launches -o %t.off 2>&1 | FileCheck %s --check-prefix=WHY
-// WHY: [Missed] multicast-weights | {{.*}}Function=hidden | Reason="the time of clusters has not been measured; the parameter 'always' uses them"
+// WHY: [Missed] multicast-weights | {{.*}}Function=hidden | Reason="clusters gain nothing where power bounds the gemm; the parameter 'always' uses them"
 // RUN: diff %t.off %t.plain
 // RUN: moe-opt %s --tile-rewrite-launches="only=multicast-weights target=sm_90a set=multicast-weights.always" --remarks-filter=tile-rewrite-launches -o %t.on 2>&1 | FileCheck %s --check-prefix=FEW
-// FEW: [Missed] multicast-weights | {{.*}}Function=few | Reason="groups have fewer than two tiles at the most tokens"
+// FEW: [Missed] multicast-weights | {{.*}}Function=few | Reason="groups have fewer than four tiles at 32 tokens, the middle of the range"
 
 // The box of weights has half of the rows.
 //  CHECK-LABEL: tile.kernel @hidden(
