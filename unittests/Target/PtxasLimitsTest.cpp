@@ -188,6 +188,22 @@ TEST(PtxasLimits, ScalesOfRowsFitInRegisters) {
   }
 }
 
+/// Clusters tell their tiles by an instruction that PTX 8.0 lacks.
+TEST(PtxasLimits, ClustersAssemble) {
+  Assembled assembled = expectFits(
+      kernel({"%x: memref<?x512xbf16>", "%w: memref<8x256x512xbf16>",
+              "%o: memref<9xi32>", "%s: memref<?xi32>",
+              "%y: memref<?x256xbf16>", "%c: memref<1xi32>"},
+             "tile.gemm tokens(%t) ins(%x, %w : memref<?x512xbf16>, "
+             "memref<8x256x512xbf16>) offsets(%o : memref<9xi32>) source(%s : "
+             "memref<?xi32>) schedule(tile_counter = %c : memref<1xi32>) "
+             "outs(%y : memref<?x256xbf16>) {config = #tile.sm90_gemm<block_m "
+             "= [64, 128], block_n = 128, block_k = 64, stages = 4, "
+             "dynamic_scheduler, multicast_weights>}"),
+      "sm_90a");
+  EXPECT_NE(assembled.ptx.find("st.async"), std::string::npos);
+}
+
 /// Candidates stay within narrower limits, at which a long epilogue fits.
 TEST(PtxasLimits, CandidatesDoNotSpill) {
   std::string highest = std::to_string(ptxas::kCopiedRows);
