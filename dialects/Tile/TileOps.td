@@ -282,6 +282,9 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     with the scale in `result_tensor_scale`. The bits equal those of the two phases in sequence. `quantize-results`
     (`tile-rewrite-launches`) makes such gemms.
 
+    Where `shrunk` has sums of two numbers of the element type of `b`, as `append-adapters` (`tile-rewrite-launches`)
+    makes them, a schedule may multiply them by `b` as further columns of the input, and add to the same sums.
+
     With `first_column` the gemm computes only `num_columns` columns of the result from that one on, which is a
     multiple of `num_columns`. Consecutive launches compute all columns. `split-columns` (`tile-rewrite-launches`) makes
     such gemms.
@@ -316,7 +319,7 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
-    Tile_OptF32In:$shrunk, Tile_OptI32In:$adapters,
+    Tile_OptIn:$shrunk, Tile_OptI32In:$adapters,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
     Tile_OptF32In:$result_tensor_scale,
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
@@ -486,7 +489,8 @@ def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
   let summary = "rows times the first matrices of their adapters";
   let description = [{
     The formula of `moe.lora_shrink`, on memrefs of the same shapes, for rows up to the last offset, at most
-    `tokens * top_k`; rows from there on are not written.
+    `tokens * top_k`; rows from there on are not written. The result is f32, or each number is
+    the sum of two of the element type of `a`: rows have all high ones, then all low ones.
 
     ```mlir
     tile.lora_shrink gather tokens(%tokens) ins(%x : memref<?x2048xbf16>) a(%a : memref<4x128x16x2048xbf16>)
@@ -496,8 +500,8 @@ def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
   }];
   let arguments = (ins
     I64:$tokens, Tile_In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
-    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids, Tile_F32Out:$result, Tile_I32Out:$adapter, UnitAttr:$gather,
-    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+    Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids, Tile_Out:$result, Tile_I32Out:$adapter,
+    UnitAttr:$gather, I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     (`gather` $gather^)? `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
     `a` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`

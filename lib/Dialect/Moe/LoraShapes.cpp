@@ -55,16 +55,29 @@ static LogicalResult verifyFirst(const OperandChecker &check,
                      "input", o.input, getElementType(first), "like a[0]")));
 }
 
+/// Verifies rows times first matrices: f32, or sums of two numbers of the
+/// matrices' type, first all high ones, then all low ones.
+static LogicalResult verifyShrunk(const OperandChecker &check, StringRef name,
+                                  Value shrunk, Value matrix, Dim width) {
+  if (!getElementType(shrunk).isF32()) {
+    width = {"(2 * matrices * rank)", 2 * width.size};
+    if (failed(check.checkElement(name, shrunk, getElementType(matrix),
+                                  "like the matrices, or f32")))
+      return failure();
+  }
+  return check.checkShape(name, shrunk, {positionsDim(), width});
+}
+
 LogicalResult verifyLoraShrink(Operation *op, const LoraShrinkOperands &o) {
   OperandChecker check(op);
   if (failed(verifyFirst(check, o, o.matrices)))
     return failure();
   Dim columns{"(matrices * rank)",
               getDim(o.matrices.front(), 2) * int64_t(o.matrices.size())};
-  return failure(
-      failed(check.checkShape("result", o.result, {positionsDim(), columns})) ||
-      failed(
-          check.checkShape("adapter", o.adapter, {positionsDim(), {"1", 1}})));
+  return failure(failed(verifyShrunk(check, "result", o.result,
+                                     o.matrices.front(), columns)) ||
+                 failed(check.checkShape("adapter", o.adapter,
+                                         {positionsDim(), {"1", 1}})));
 }
 
 LogicalResult verifyLoraUpdate(Operation *op, const LoraUpdateOperands &o) {
@@ -112,10 +125,10 @@ LogicalResult verifyLoraExpand(Operation *op, const MatmulOperands &o,
     return failure();
   Dim width{"(matrices * rank)",
             getDim(o.matrices.front(), 3) * int64_t(expected)};
-  return failure(
-      failed(check.checkShape("shrunk", o.shrunk, {positionsDim(), width})) ||
-      failed(check.checkShape("adapters", o.adapters,
-                              {positionsDim(), {"1", 1}})));
+  return failure(failed(verifyShrunk(check, "shrunk", o.shrunk,
+                                     o.matrices.front(), width)) ||
+                 failed(check.checkShape("adapters", o.adapters,
+                                         {positionsDim(), {"1", 1}})));
 }
 
 } // namespace moec::moe
