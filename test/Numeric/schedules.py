@@ -28,8 +28,8 @@ IMPOSSIBLE = {("sm90.gemm", "f32"), ("sm90.prepack", "f32"), ("gpu.lora_tile", "
 
 #: Schedules that do not occur in these small cases of one rank, or not on each target: test_gather_rows.py,
 #: test_lora.py, test_ranks.py and test_all_to_all.py run them.
-ELSEWHERE = {"gpu.exchange", "gpu.gather_rows", "gpu.lora_update", "gpu.pack_rows", "gpu.place_ids", "gpu.route_rows",
-             "gpu.sum_packed_rows"}
+ELSEWHERE = {"gpu.exchange", "gpu.gather_rows", "gpu.lora_parts", "gpu.lora_update", "gpu.pack_rows", "gpu.place_ids",
+             "gpu.route_rows", "gpu.sum_packed_rows"}
 
 #: Cases with the kernels of all ranges of tokens: their tiles occur in no case with only the kernels for its own tokens
 #: (checked by test_schedules.py).

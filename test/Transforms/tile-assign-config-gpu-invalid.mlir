@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 --split-input-file --verify-diagnostics
 
 tile.kernel @cpu(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
-  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_tile, gpu.lora_shrink, gpu.lora_update, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
+  // expected-error@+1 {{has the schedule "cpu.row_map", which the target sm_80 does not have; there are sm80.gemm, gpu.gemv, gpu.top_k, gpu.count_slots, gpu.sort_by_expert, gpu.place_ids, gpu.row_map, gpu.rms_norm, gpu.lora_tile, gpu.lora_parts, gpu.lora_shrink, gpu.lora_update, gpu.tensor_scale, gpu.quantize, gpu.gather_rows, gpu.gather_reduce}}
   tile.row_map tokens(%t) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
     ^bb0(%v: f32):
       tile.yield %v : f32
@@ -49,6 +49,18 @@ tile.kernel @odd(%x: memref<?x12xbf16>, %a: memref<2x3x16x12xbf16>, %o: memref<4
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
       outs(%y, %z : memref<?x16xf32>, memref<?x1xi32>)
       {top_k = 2 : i64, config = #tile.gpu_lora_tile<warps = 4, column_tiles = 1>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @parts(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x32xbf16>, %z: memref<?x1xi32>, %t: i64) {
+  // expected-error@+1 {{column_tiles = 5; give 1 to 4}}
+  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x16x64xbf16>)
+      offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
+      outs(%y, %z : memref<?x32xbf16>, memref<?x1xi32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 4, column_tiles = 5>}
   tile.return
 }
 

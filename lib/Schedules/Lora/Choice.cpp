@@ -71,9 +71,10 @@ struct ShrinkSchedule final
 
 constexpr int64_t kTileColumns = 8;
 
+template <typename ConfigT>
 std::string tileIllegal(Operation *op, tile::ConfigAttr attr, const Target &) {
   constexpr int64_t maxWarps = 16, maxTiles = 4;
-  auto config = cast<tile::GpuLoraTileAttr>(attr);
+  auto config = cast<ConfigT>(attr);
   auto shrink = cast<tile::LoraShrinkOp>(op);
   if (getElementTypeOrSelf(shrink.getInput()).getIntOrFloatBitWidth() != 16)
     return "tensor cores multiply bf16 and f16; use gpu.lora_shrink";
@@ -118,18 +119,58 @@ moert::Expr tileGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
                                       kTileColumns * config.getColumnTiles()));
 }
 
+template <typename ConfigT>
 int64_t tileBlock(Operation *, tile::ConfigAttr config) {
-  return cast<tile::GpuLoraTileAttr>(config).getWarps() * kWarp;
+  return cast<ConfigT>(config).getWarps() * kWarp;
 }
 
 struct TileSchedule final
-    : ScheduleWith<ScheduleOf<tileIllegal, chooseTile, tileGrid, tileBlock>,
+    : ScheduleWith<ScheduleOf<tileIllegal<tile::GpuLoraTileAttr>, chooseTile,
+                              tileGrid, tileBlock<tile::GpuLoraTileAttr>>,
                    PredictsTime> {
   TileSchedule() : ScheduleWith("gpu.lora_tile", "tile.lora_shrink") {}
   double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
                  Routing routing, const DeviceRates &device) const override {
     return predictShrink(cast<tile::LoraShrinkOp>(op), load, tokens, routing,
                          device);
+  }
+  double getLaunchTime(const DeviceRates &device) const override {
+    return device.getRankingLaunchTime();
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// gpu.lora_parts
+//===----------------------------------------------------------------------===//
+
+tile::ConfigAttr chooseParts(Operation *op, const Target &) {
+  constexpr int64_t warps = 8, tiles = 4;
+  LoraShape shape(cast<tile::LoraShrinkOp>(op));
+  return tile::GpuLoraPartsAttr::get(
+      op->getContext(),
+      std::min<int64_t>(warps,
+                        llvm::divideCeil(shape.width, SharedProduct::kBlock)),
+      std::min(tiles, shape.matrices * shape.getColumnTiles()));
+}
+
+moert::Expr partsGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
+  auto shrink = cast<tile::LoraShrinkOp>(op);
+  LoraShape shape(shrink);
+  int64_t tiles = cast<tile::GpuLoraPartsAttr>(attr).getColumnTiles();
+  return windowBlocks(shrink.getTopK(), LoraShape::kUpdateWindows) *
+         moert::Expr(
+             llvm::divideCeil(shape.matrices * shape.getColumnTiles(), tiles));
+}
+
+struct PartsSchedule final
+    : ScheduleWith<ScheduleOf<tileIllegal<tile::GpuLoraPartsAttr>, chooseParts,
+                              partsGrid, tileBlock<tile::GpuLoraPartsAttr>>,
+                   PredictsTime> {
+  PartsSchedule() : ScheduleWith("gpu.lora_parts", "tile.lora_shrink") {}
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictParts(cast<tile::LoraShrinkOp>(op), load, tokens, routing,
+                        device);
   }
   double getLaunchTime(const DeviceRates &device) const override {
     return device.getRankingLaunchTime();
@@ -200,6 +241,9 @@ struct UpdateSchedule final
 
 const Schedule &moec::getGpuLoraTileSchedule() {
   return getOnly<TileSchedule>();
+}
+const Schedule &moec::getGpuLoraPartsSchedule() {
+  return getOnly<PartsSchedule>();
 }
 const Schedule &moec::getGpuLoraUpdateSchedule() {
   return getOnly<UpdateSchedule>();

@@ -22,6 +22,12 @@ def Tile_GpuLoraTileAttr : Tile_Config<"gpu", "lora_tile", "GpuLoraTile", [
   let summary = "config of gpu.lora_tile";
 }
 
+def Tile_GpuLoraPartsAttr : Tile_Config<"gpu", "lora_parts", "GpuLoraParts", [
+    Tile_Number<"warps", "warps of a CTA, which share the width of the rows">,
+    Tile_Number<"column_tiles", "tiles of 8 columns that a CTA computes, of all matrices side by side">]> {
+  let summary = "config of gpu.lora_parts";
+}
+
 def Tile_GpuLoraUpdateAttr : Tile_Config<"gpu", "lora_update", "GpuLoraUpdate", [
     Tile_Number<"warps", "warps of a CTA, which share the width of the rows, then the columns">]> {
   let summary = "config of gpu.lora_update";

@@ -19,28 +19,21 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::lora;
 
+PairCounts::PairCounts(tile::LoadAttr load, int64_t groups, int64_t adapters,
+                       int64_t tokens, Routing routing) {
+  int64_t used = std::min(adapters, tokens);
+  int64_t own = llvm::divideCeil(tokens, used);
+  RowCounts counts(load, groups, own, routing);
+  double share = double(tokens) / double(own * used);
+  pairs = double(used) * share * counts.active;
+  rows = counts.rows * double(groups) * double(used) * share;
+  constexpr int64_t perPart = LoraShape::kTileRows / 8;
+  for (const RowCounts::Entry &entry : counts.entries)
+    parts += double(used * groups) * share * entry.probability *
+             double(llvm::divideCeil(entry.eighths, perPart));
+}
+
 namespace {
-
-/// Rows of a call by expert and adapter.
-struct PairCounts {
-  PairCounts(tile::LoadAttr load, Value offsets, int64_t adapters,
-             int64_t tokens, Routing routing) {
-    int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-    int64_t used = std::min(adapters, tokens);
-    int64_t own = llvm::divideCeil(tokens, used);
-    RowCounts counts(load, groups, own, routing);
-    double share = double(tokens) / double(own * used);
-    pairs = double(used) * share * counts.active;
-    rows = counts.rows * double(groups) * double(used) * share;
-    constexpr int64_t perPart = LoraShape::kTileRows / 8;
-    for (const RowCounts::Entry &entry : counts.entries)
-      parts += double(used * groups) * share * entry.probability *
-               double(llvm::divideCeil(entry.eighths, perPart));
-  }
-
-  /// Pairs that have rows; all of their rows; their parts of 16 rows.
-  double pairs = 0, rows = 0, parts = 0;
-};
 
 /// Loads of a CTA that wait for each other: offsets, token, adapter, operands.
 constexpr double kChain = 4;
@@ -67,7 +60,7 @@ double lora::predictShrink(tile::LoraShrinkOp op, tile::LoadAttr load,
   if (!load)
     return 0;
   LoraShape shape(op);
-  PairCounts counts(load, op.getOffsets(), shape.adapters, tokens, routing);
+  PairCounts counts(load, shape.groups, shape.adapters, tokens, routing);
   double matrix = double(shape.rank) * getRowBytes(shape.width);
   auto positions = int64_t(counts.rows);
   int64_t window = LoraShape::kTileRows;
@@ -83,13 +76,33 @@ double lora::predictShrink(tile::LoraShrinkOp op, tile::LoadAttr load,
                  kChain, device);
 }
 
+double lora::predictParts(tile::LoraShrinkOp op, tile::LoadAttr load,
+                          int64_t tokens, Routing routing,
+                          const DeviceRates &device) {
+  if (!load)
+    return 0;
+  LoraShape shape(op);
+  PairCounts counts(load, shape.groups, shape.adapters, tokens, routing);
+  int64_t tiles =
+              cast<tile::GpuLoraPartsAttr>(op.getConfigAttr()).getColumnTiles(),
+          all = shape.matrices * shape.getColumnTiles();
+  auto ctas = double(llvm::divideCeil(all, tiles));
+  double row = getRowBytes(shape.width);
+  double matrices = double(shape.matrices * shape.rank) * row;
+  double rows = counts.rows / std::max(counts.parts, 1.0) * row;
+  // Other slots of the expert are looked at first.
+  constexpr double more = 1;
+  return getTime(counts.pairs * matrices, counts.parts * ctas,
+                 matrices / ctas + rows, kChain + more, device);
+}
+
 double lora::predictUpdate(tile::LoraUpdateOp op, tile::LoadAttr load,
                            int64_t tokens, Routing routing,
                            const DeviceRates &device) {
   if (!load)
     return 0;
   LoraShape shape(op);
-  PairCounts counts(load, op.getOffsets(), shape.adapters, tokens, routing);
+  PairCounts counts(load, shape.groups, shape.adapters, tokens, routing);
   auto columns = double(shape.matrices * LoraShape::getColumns(op));
   double matrices = getRowBytes(shape.rank) *
                     (double(shape.matrices * shape.width) + columns);

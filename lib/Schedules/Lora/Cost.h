@@ -12,10 +12,22 @@
 
 namespace moec::lora {
 
-/// `PredictsTime::predict` of gpu.lora_tile and gpu.lora_update. All adapters
-/// are assumed to have as many tokens.
+/// Rows of a call by expert and adapter. All adapters are assumed to have as
+/// many tokens.
+struct PairCounts {
+  PairCounts(tile::LoadAttr load, int64_t groups, int64_t adapters,
+             int64_t tokens, Routing routing);
+
+  /// Pairs that have rows; all of their rows; their parts of 16 rows.
+  double pairs = 0, rows = 0, parts = 0;
+};
+
+/// `PredictsTime::predict` of gpu.lora_tile, gpu.lora_parts and
+/// gpu.lora_update.
 double predictShrink(tile::LoraShrinkOp op, tile::LoadAttr load, int64_t tokens,
                      Routing routing, const DeviceRates &device);
+double predictParts(tile::LoraShrinkOp op, tile::LoadAttr load, int64_t tokens,
+                    Routing routing, const DeviceRates &device);
 double predictUpdate(tile::LoraUpdateOp op, tile::LoadAttr load, int64_t tokens,
                      Routing routing, const DeviceRates &device);
 

@@ -22,6 +22,7 @@ struct LoraShape {
     auto type =
         mlir::cast<mlir::MemRefType>(op.getMatrices().front().getType());
     adapters = type.getDimSize(0);
+    groups = type.getDimSize(1);
     rank = type.getDimSize(2);
     width = type.getDimSize(3);
     maxLanes =
@@ -34,6 +35,11 @@ struct LoraShape {
                             config.getWarps() * config.getColumnsPerWarp());
   }
 
+  /// Tiles of 8 columns of a matrix.
+  int64_t getColumnTiles() const {
+    constexpr int64_t columns = 8;
+    return llvm::divideCeil(rank, columns);
+  }
   /// Columns of the results of a gpu.lora_update.
   static int64_t getColumns(tile::LoraUpdateOp op) {
     return mlir::cast<mlir::MemRefType>(op.getSecond().front().getType())
@@ -49,14 +55,15 @@ struct LoraShape {
   static constexpr int64_t kTileRows = 16;
   /// Up to so many positions, a CTA has so many of them, and 16 of more: many
   /// CTAs for few, and matrices read by few CTAs for many. CTAs of
-  /// gpu.lora_update read a matrix for up to 16 rows, which may lie behind.
+  /// gpu.lora_update and gpu.lora_parts read a matrix for up to 16 rows, which
+  /// may lie behind.
   struct Window {
     int64_t positions, rows;
   };
   static constexpr Window kWindows[] = {{256, 1}, {2048, 4}};
   static constexpr Window kUpdateWindows[] = {{512, 1}, {8192, 4}};
 
-  int64_t matrices, adapters, rank, width;
+  int64_t matrices, adapters, groups, rank, width;
   /// The most elements of a row of a matrix that a thread may load at once.
   int64_t maxLanes;
 };

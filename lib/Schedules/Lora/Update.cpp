@@ -11,11 +11,9 @@
 // of two 16-bit numbers. For the second product each warp has 32 columns at a
 // time.
 
-#include "KernelBuilder/GroupColumns.h"
+#include "Parts.h"
 #include "Product.h"
 #include "Schedules/Interface/Emit.h"
-#include "Shape.h"
-#include "Slot.h"
 
 using namespace mlir;
 using namespace moec;
@@ -31,25 +29,13 @@ public:
         columns(LoraShape::getColumns(op)),
         input(emitter.operand(op.getInput())),
         product(emitter, getElementType(input), shape.width, warps, kTiles),
-        rowTable(emitter.scratch({warps * kRows}, b.getI32Type())),
+        parts(op, emitter, warps),
         shrunk(emitter.scratch({2 * kRows * getStride()},
                                getElementType(input))) {}
 
   void emit();
 
 private:
-  /// Rows of a group with one adapter, -1 for none.
-  struct Part {
-    Index group;
-    I32 adapter, count;
-  };
-
-  I32 loadAdapter(Index row);
-  I32 countBefore(Index begin, Index position, I32 adapter);
-  I32 findRows(Index position, Index end, I32 adapter);
-  /// The position of row `i` of the part.
-  Index getRow(I32 i);
-  void emitPosition(Index position);
   void storeZeros(const Part &part);
   void shrink(const Part &part);
   void shrinkColumns(const Part &part, ArrayRef<Value> rows, int64_t first);
@@ -77,77 +63,16 @@ private:
   int64_t warps, columns;
   Value input;
   SharedProduct product;
-  /// The rows of a part, once for each warp; and what they are shrunk to.
-  Value rowTable, shrunk;
+  PartTable parts;
+  /// What the rows of a part are shrunk to.
+  Value shrunk;
 };
-
-I32 GpuLoraUpdate::loadAdapter(Index row) {
-  Index token = emitter.loadIndex(emitter.operand(op.getSource()), row);
-  I32 given = emitter.loadI32(emitter.operand(op.getAdapterIds()), token);
-  return select(given.isBelow(shape.adapters), given, -1);
-}
-
-/// Rows of the group before `position` with the adapter, counted by each warp.
-I32 GpuLoraUpdate::countBefore(Index begin, Index position, I32 adapter) {
-  constexpr int64_t atOnce = 4;
-  Index lane = emitter.toIndex(emitter.lane());
-  I32 count = emitter.loop(begin, position, atOnce * kWarp, emitter.i32(0),
-                           [&](Index from, I32 count) {
-                             for (int64_t i = 0; i < atOnce; ++i) {
-                               Index row = from + lane + i * kWarp;
-                               I32 other = loadAdapter(min(row, position));
-                               Flag isSame =
-                                   (row < position) & (other == adapter);
-                               count = count + isSame.toI32();
-                             }
-                             return count;
-                           });
-  for (int64_t mask = 1; mask < kWarp; mask *= 2)
-    count = count + emitter.shuffleXor(count, mask);
-  return count;
-}
-
-/// Writes the first rows from `position` on with the adapter to the warp's
-/// table; returns their number.
-I32 GpuLoraUpdate::findRows(Index position, Index end, I32 adapter) {
-  struct State {
-    Index from;
-    I32 found;
-    auto fields() { return std::tie(from, found); }
-  };
-  I32 lane = emitter.lane();
-  I32 below = (emitter.i32(1) << lane) - 1;
-  // All lanes have read the rows of the part before.
-  emitter.warpBarrier();
-  State last = emitter.whileLoop(
-      State{position, emitter.i32(0)},
-      [&](State &state) { return (state.from < end) & (state.found < kRows); },
-      [&](State state) {
-        Index row = state.from + emitter.toIndex(lane);
-        I32 other = loadAdapter(min(row, end - 1));
-        Flag isSame = (row < end) & (other == adapter);
-        I32 same = emitter.ballot(isSame);
-        I32 place = state.found + (same & below).popcount();
-        emitter.ifThen(isSame & (place < kRows), [&] {
-          I32 at = emitter.warp() * kRows + place;
-          emitter.storeI32(row.toI32(), rowTable, emitter.toIndex(at));
-        });
-        return State{state.from + kWarp, state.found + same.popcount()};
-      });
-  emitter.warpBarrier();
-  return min(last.found, kRows);
-}
-
-Index GpuLoraUpdate::getRow(I32 i) {
-  I32 at = emitter.warp() * kRows + i;
-  return emitter.loadIndex(rowTable, emitter.toIndex(at));
-}
 
 void GpuLoraUpdate::storeZeros(const Part &part) {
   int64_t chunks = columns / kChunk;
   emitter.loop(emitter.thread(), part.count * chunks,
                emitter.i32(emitter.getNumThreads()), [&](I32 own) {
-                 Index row = getRow(own / chunks);
+                 Index row = parts.getRow(own / chunks);
                  Index column = emitter.toIndex(own % chunks * kChunk);
                  for (Value result : op.getResults())
                    emitter.storeVector(emitter.splat(0.0, kChunk),
@@ -192,7 +117,7 @@ void GpuLoraUpdate::shrink(const Part &part) {
   I32 own = emitter.lane() / SharedProduct::kLanesOfRow;
   SmallVector<Value> rows;
   for (int64_t half : {0, 8}) {
-    Index row = getRow(min(own + half, part.count - 1));
+    Index row = parts.getRow(min(own + half, part.count - 1));
     if (op.getGather())
       row = emitter.loadIndex(emitter.operand(op.getSource()), row);
     rows.push_back(emitter.address(input, {row, emitter.index(0)}));
@@ -281,7 +206,7 @@ void GpuLoraUpdate::expandUnits(const Part &part, int64_t number,
       I32 row = own + half * 8;
       emitter.ifThen((row < part.count) & (column < columns), [&] {
         emitter.storeVector(emitter.makeVector(ArrayRef(sums[half])), result,
-                            {getRow(row), emitter.toIndex(column)});
+                            {parts.getRow(row), emitter.toIndex(column)});
       });
     }
   }
@@ -302,16 +227,8 @@ void GpuLoraUpdate::expand(const Part &part, int64_t number) {
                });
 }
 
-void GpuLoraUpdate::emitPosition(Index position) {
-  Value offsets = emitter.operand(op.getOffsets());
-  Part part;
-  part.group = findGroupByLanes(emitter, offsets, position);
-  Index begin = emitter.loadIndex(offsets, part.group);
-  Index end = emitter.loadIndex(offsets, part.group + 1);
-  part.adapter = loadAdapter(position);
-  I32 before = countBefore(begin, position, part.adapter);
-  emitter.ifThen(before % kRows == 0, [&] {
-    part.count = findRows(position, end, part.adapter);
+void GpuLoraUpdate::emit() {
+  parts.forParts(emitter.cta(), [&](const Part &part) {
     emitter.ifThen(
         part.adapter >= 0,
         [&] {
@@ -321,19 +238,6 @@ void GpuLoraUpdate::emitPosition(Index position) {
         },
         [&] { storeZeros(part); });
   });
-}
-
-void GpuLoraUpdate::emit() {
-  Index positions = emitter.tokens() * int64_t(op.getTopK());
-  Index rows = emitter.index(kRows);
-  for (const LoraShape::Window &each : llvm::reverse(LoraShape::kUpdateWindows))
-    rows = select(positions <= each.positions, emitter.index(each.rows), rows);
-  Value offsets = emitter.operand(op.getOffsets());
-  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-  Index last = emitter.loadIndex(offsets, emitter.index(groups));
-  Index first = emitter.cta() * rows;
-  emitter.loop(first, min(first + rows, last), 1,
-               [&](Index position) { emitPosition(position); });
 }
 
 } // namespace
