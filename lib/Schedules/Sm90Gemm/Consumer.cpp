@@ -9,15 +9,12 @@
 // is released when the wgmmas of the next one have been issued.
 
 #include "Consumer.h"
+#include "AdapterProducts.h"
 
 #include "Epilogue.h"
 
 using namespace mlir;
 using namespace moec;
-
-/// Bytes of K that each of two consumers multiplies of a k tile, if they share
-/// a block.
-constexpr int64_t kHalfStepBytes = sm90::kStepBytes / 2;
 
 Sm90Consumer::Sm90Consumer(Sm90Gemm &gemm)
     : gemm(gemm), emitter(gemm.emitter), b(gemm.b), shape(gemm.shape),
@@ -99,12 +96,13 @@ Sm90Sums Sm90Consumer::compute(int64_t blockM, const Sm90Tile &tile,
   if (shape.problem().promotes)
     return multiplyPromoted(blockM, tile, first);
   return shape.problem().compute == ComputeType::Int8
-             ? multiply<I32>(blockM, first)
-             : multiply<F32>(blockM, first);
+             ? multiply<I32>(blockM, tile, first)
+             : multiply<F32>(blockM, tile, first);
 }
 
 template <typename Sum>
-Sm90Sums Sm90Consumer::multiply(int64_t blockM, PipelineState first) {
+Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
+                                PipelineState first) {
   constexpr bool isInteger = std::is_same_v<Sum, I32>;
   /// The state of the mainloop; `before`: the stage of the k tile before.
   struct State {
@@ -118,24 +116,46 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, PipelineState first) {
   I32 none = emitter.i32(0);
   SmallVector<Value> zeros(shape.tile().getBlocks(blockM),
                            emitter.makeSums(sumType, width));
+  std::optional<Sm90AdapterProducts> adapters;
+  I32 found;
+  if (shape.problem().adapters) {
+    adapters.emplace(gemm);
+    found = adapters->find(tile);
+  }
+  auto multiplyStep = [&](State state, bool isOfAdapters,
+                          function_ref<void(I32)> releaseBefore) {
+    auto &[at, before, sums] = state;
+    pipeline.waitUntilFull(at);
+    if (isOfAdapters)
+      adapters->keepFinite(at.stage);
+    Factors factors = describe(blockM, at.stage, isOfAdapters);
+    emitter.fenceProducts();
+    for (int64_t i = 0; i < getStepProducts(); ++i)
+      for (auto [block, sum] : llvm::enumerate(sums)) {
+        Factors own = isOfAdapters ? moveBack(factors, i) : factors;
+        auto [rows64, other] = getSides(blockM, own, block);
+        sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
+      }
+    emitter.commitProducts();
+    // The k tile before is complete, so that its stage is free.
+    emitter.waitProducts(1);
+    releaseBefore(before);
+    return State{pipeline.next(at), at.stage, sums};
+  };
   State end = emitter.loop(
       emitter.index(0), emitter.index(shape.tile().getKTiles()), 1,
       State{first, none, zeros}, [&](Index step, State state) {
-        auto &[at, before, sums] = state;
-        pipeline.waitUntilFull(at);
-        Factors factors = describe(blockM, at.stage);
-        emitter.fenceProducts();
-        for (int64_t i = 0; i < getStepProducts(); ++i)
-          for (auto [block, sum] : llvm::enumerate(sums)) {
-            auto [rows64, other] = getSides(blockM, factors, block);
-            sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
-          }
-        emitter.commitProducts();
-        // The k tile before is complete, so that its stage is free.
-        emitter.waitProducts(1);
-        ifBehindFirst(step, [&] { release(state.before); });
-        return State{pipeline.next(at), at.stage, sums};
+        return multiplyStep(state, /*isOfAdapters=*/false, [&](I32 before) {
+          ifBehindFirst(step, [&] { release(before); });
+        });
       });
+  if (adapters)
+    end = emitter.loop(
+        emitter.index(0), emitter.toIndex(adapters->countTiles(found)), 1, end,
+        [&](Index, State state) {
+          return multiplyStep(state, /*isOfAdapters=*/true,
+                              [&](I32 before) { release(before); });
+        });
   emitter.waitProducts(0);
   SmallVector<SmallVector<Sum>> blocks;
   for (Value sums : end.sums)
@@ -149,40 +169,6 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, PipelineState first) {
             })};
   else
     return {end.at, blocks};
-}
-
-Sm90Consumer::Factors Sm90Consumer::describe(int64_t blockM, I32 stage) {
-  // Offsets at which the second consumer begins.
-  int64_t weightBytes = 0, rowBytes = 0;
-  if (shape.tile().sharesBlock())
-    weightBytes = rowBytes = kHalfStepBytes;
-  else if (shape.tile().splitsRows(blockM))
-    rowBytes = shape.tile().getConsumerRows(blockM) * sm90::kStepBytes;
-  else
-    weightBytes = shape.tile().getConsumerWeights(blockM) * sm90::kStepBytes;
-  // Descriptors of the first stage are loop-invariant; those of all others need
-  // one addition.
-  I32 distance = stage * (shape.shared().getStageBytes() / sm90::kChunkBytes);
-  auto describe = [&](int64_t offset, int64_t bytes) {
-    Value address = gemm.sharedAddress(offset);
-    if (bytes)
-      address = emitter.advance(address, consumer * bytes);
-    return emitter.describeTile(address) + distance;
-  };
-  return {describe(0, weightBytes), describe(gemm.getInputOffset(), rowBytes)};
-}
-
-std::pair<I32, I32> Sm90Consumer::getSides(int64_t blockM,
-                                           const Factors &factors, int64_t i) {
-  int64_t bytes = shape.tile().getBlockWeights(blockM) * sm90::kStepBytes;
-  I32 block = factors.weights + i * bytes / sm90::kChunkBytes;
-  return shape.tile().swapsAB(blockM) ? std::pair(block, factors.rows)
-                                      : std::pair(factors.rows, block);
-}
-
-int64_t Sm90Consumer::getStepProducts() const {
-  return shape.tile().sharesBlock() ? sm90::kStepProducts / 2
-                                    : sm90::kStepProducts;
 }
 
 void Sm90Consumer::release(I32 stage) {

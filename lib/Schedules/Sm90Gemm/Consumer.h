@@ -70,7 +70,7 @@ private:
 
   /// Accumulates in tensor cores. `Sum`: F32, or I32 for int8.
   template <typename Sum>
-  Sm90Sums multiply(int64_t blockM, PipelineState first);
+  Sm90Sums multiply(int64_t blockM, const Sm90Tile &tile, PipelineState first);
   /// With promotion to f32 per k tile (Promoted.cpp).
   Sm90Sums multiplyPromoted(int64_t blockM, const Sm90Tile &tile,
                             PipelineState first);
@@ -90,7 +90,10 @@ private:
   /// wgmmas of a k tile and a block.
   int64_t getStepProducts() const;
   /// Operands of a stage, with the first of the consumer's blocks of weights.
-  Factors describe(int64_t blockM, I32 stage);
+  Factors describe(int64_t blockM, I32 stage, bool isOfAdapters = false);
+  /// Operands of wgmma `i` of a k tile of adapters: low numbers of rows are
+  /// multiplied by the weights of high ones.
+  Factors moveBack(Factors factors, int64_t i);
   /// Operands of block `i`: the M side, and the N side.
   std::pair<I32, I32> getSides(int64_t blockM, const Factors &factors,
                                int64_t i);

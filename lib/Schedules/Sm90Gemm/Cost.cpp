@@ -11,6 +11,7 @@
 #include "Cost.h"
 
 #include "Schedules/Gemv/Choice.h"
+#include "Schedules/Lora/Cost.h"
 
 #include "GroupTiling.h"
 #include "moec/Schedules/Device.h"
@@ -38,11 +39,12 @@ int64_t sm90::estimateEpilogue(tile::GemmOp op) {
                                     op.getColumnOperands().size());
   // A product and a conversion per element of the rank, and loads of eight.
   constexpr int64_t perUpdate = 12, perEight = 20;
-  for (Value matrix : op.getMatrices())
-    lines +=
-        perUpdate +
-        perEight * llvm::divideCeil(
-                       cast<MemRefType>(matrix.getType()).getDimSize(3), 8);
+  if (!getAdapterTiles(op))
+    for (Value matrix : op.getMatrices())
+      lines +=
+          perUpdate +
+          perEight * llvm::divideCeil(
+                         cast<MemRefType>(matrix.getType()).getDimSize(3), 8);
   // Scales of whole rows are operands per row and column, too.
   ScaleTimes scales(op);
   for (ScaleTime time : {scales.input, scales.weight})
@@ -106,6 +108,24 @@ double root4(double x) { return std::sqrt(std::sqrt(x)); }
 struct BlockMUse {
   double tiles = 0, rows = 0;
 };
+
+/// Adapters of a call.
+struct AdapterUse {
+  /// How many have rows, and bytes of their second matrices.
+  double count = 0, bytes = 0;
+};
+
+AdapterUse getAdapterUse(tile::GemmOp op, tile::LoadAttr load, int64_t tokens,
+                         Routing routing) {
+  if (!op.getShrunk() || !load)
+    return {};
+  auto type = cast<MemRefType>(op.getMatrices().front().getType());
+  lora::PairCounts counts(load, type.getDimSize(1), type.getDimSize(0), tokens,
+                          routing);
+  double bytes = double(op.getMatrices().size()) * double(type.getDimSize(2)) *
+                 double(type.getDimSize(3)) * type.getElementTypeBitWidth() / 8;
+  return {double(std::min(type.getDimSize(0), tokens)), counts.pairs * bytes};
+}
 
 /// Work of one config over the rows of all groups.
 struct Work {
@@ -228,6 +248,8 @@ private:
   Work getWork(const GemmShape &shape, const RowCounts &counts) const;
   void addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
                 Work &work) const;
+  /// K tiles of adapters of a tile with that many rows.
+  double getAdapterTiles(const GemmShape &shape, double rows) const;
   double getFloor(const GemmShape &shape, const RowCounts &counts,
                   double bytes) const;
   /// Time of a launch without tiles.
@@ -243,6 +265,8 @@ private:
   bool hasSource;
   /// Bits of an element, per elementwise operand; empty without groups.
   SmallVector<int64_t> updateBits;
+  /// Those of the call whose time is being predicted.
+  AdapterUse adapters;
   /// Kept, because a config is asked for at many token counts.
   DenseMap<tile::ConfigAttr, std::unique_ptr<GemmShape>> shapes;
   DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
@@ -311,6 +335,18 @@ double GemmCost::getRegisterStep(const GemmShape &shape, int64_t blockM,
   return clk * (1 + perTileMore * std::max(0.0, codeTiles - nearTiles));
 }
 
+double GemmCost::getAdapterTiles(const GemmShape &shape, double rows) const {
+  const std::optional<AdapterTiles> &tiles = shape.problem().adapters;
+  if (!tiles || adapters.count == 0)
+    return 0;
+  double found = adapters.count * (1 - std::pow(1 - 1 / adapters.count, rows));
+  // Adapters that fill no k tile take one.
+  auto together = double(tiles->getAdaptersOfTile());
+  double uneven = 1 - 1 / together;
+  return (found / together + (found > 1 ? uneven / 2 : uneven)) *
+         double(tiles->getTilesOfAdapter());
+}
+
 void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
                         Work &work) const {
   auto rows = double(blockM);
@@ -341,6 +377,11 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
     stepClk = getRegisterStep(shape, blockM, width * widthClk, chains);
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
+  // Consumers look at the weights of an adapter, and meet, before they multiply
+  // them; no time of this has been measured.
+  constexpr double lookClk = 250;
+  double adapterTiles = getAdapterTiles(shape, use.rows / use.tiles);
+  clk += adapterTiles * (lookClk + std::max(device.stepClk, stepClk));
   double inputRows = rows;
   if (!shape.tile().mapRows) {
     // Low tiles of weights from registers take as long without the gather
@@ -353,12 +394,28 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   double epilogue = device.epilogueExposed * rows *
                     double(shape.tile().blockN) * epilogueLines /
                     device.instructionsPerClk;
+  // An epilogue that adds updates loads a row of second matrices for each
+  // result (H200: 110 us more at 512 tokens with one adapter).
+  if (tile::GemmOp gemm = op; !shape.problem().adapters)
+    for (Value matrix : gemm.getMatrices()) {
+      auto type = cast<MemRefType>(matrix.getType());
+      double bytes = rows * double(shape.tile().blockN) *
+                     double(type.getDimSize(3)) *
+                     type.getElementTypeBitWidth() / 8;
+      epilogue += bytes / device.smL2BytesPerClk;
+      work.l2Bytes += use.tiles * bytes;
+    }
   work.productClk += use.tiles * clk;
   work.epilogueClk += use.tiles * epilogue;
   work.kinds.push_back({clk + epilogue, use.tiles});
   work.l2Bytes += use.tiles * steps *
                   (double(shape.shared().getWeightBytes()) +
                    inputRows * double(shape.tile().kTileBytes));
+  // Half of a swizzle row is of weights, and zeros are not read.
+  double adapterBytes = double(shape.shared().getWeightBytes()) / 2 /
+                        double(shape.problem().weightsPerColumn);
+  work.l2Bytes += use.tiles * adapterTiles *
+                  (adapterBytes + inputRows * double(shape.tile().kTileBytes));
   work.rows += use.tiles * rows;
   work.tiles += use.tiles;
 }
@@ -419,7 +476,7 @@ double GemmCost::getMemoryBytes(const GemmShape &shape, const RowCounts &counts,
   for (int64_t bits : updateBits)
     tensors.push_back(rows * double(shape.problem().launchColumns) *
                       double(bits) / 8);
-  double bytes = weights;
+  double bytes = weights + adapters.bytes;
   for (double tensor : tensors)
     if (tensor > device.l2KeptBytes)
       bytes += tensor;
@@ -448,6 +505,7 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   if (config.getSchedule() == anygpu::kGemv)
     return anygpu::predictGemv(op, config, tokens, device);
   const GemmShape &shape = getShape(config);
+  adapters = getAdapterUse(op, load, tokens, routing);
   const RowCounts &rows = getCounts(shape, tokens, routing);
   Work work = getWork(shape, rows);
   if (work.tiles == 0)

@@ -67,6 +67,9 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
     });
   for (size_t i = 0; i < op.getMatrices().size(); ++i)
     add([&](int64_t octet, int64_t element) {
+      // Sums include updates that further k tiles have added.
+      if (shape.problem().adapters)
+        return emitter.f32(0.0);
       return loadAdapterUpdate(
           emitter, op, int64_t(i), emitter.toIndex(tile.group),
           accumulators.getSafePosition(octet, element),

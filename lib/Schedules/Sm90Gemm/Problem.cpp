@@ -28,8 +28,8 @@ GemmProblem::GemmProblem(tile::GemmOp op)
       weightsPerColumn(op.getLayout() ? 2 : 1),
       findsScales(static_cast<bool>(op.getResultScale())),
       compute(op.getInputQuantAttr() ? getNativeType(op) : getDecodedType(op)),
-      scales(op), minGroupRows(op.getMinGroupRows()),
-      maxGroupRows(op.getMaxGroupRows()) {
+      scales(op), adapters(getAdapterTiles(op)),
+      minGroupRows(op.getMinGroupRows()), maxGroupRows(op.getMaxGroupRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   auto input = cast<MemRefType>(op.getInput().getType());

@@ -8,6 +8,7 @@
 #ifndef MOEC_LIB_SCHEDULES_SM90GEMM_PROBLEM_H
 #define MOEC_LIB_SCHEDULES_SM90GEMM_PROBLEM_H
 
+#include "Adapters.h"
 #include "moec/Schedules/ProductTypes.h"
 #include "moec/Support/GpuInstructions.h"
 
@@ -51,6 +52,8 @@ struct GemmProblem {
   /// Prepacked weights, which are decoded into registers and multiplied from
   /// there; no value for weights that are multiplied from shared memory.
   std::optional<PackedTile> packed;
+  /// Adapters whose matrices are further k tiles; no value without.
+  std::optional<AdapterTiles> adapters;
   /// Each k tile is accumulated separately and added in f32: where scales are
   /// applied per k tile, or where tensor cores would lose too many digits over
   /// a whole row.

@@ -9,7 +9,7 @@
 // before still run. Contiguous input rows are copied as a box too. Scattered
 // rows are copied by the remaining warps (RowProducer.cpp).
 
-#include "Gemm.h"
+#include "AdapterProducts.h"
 #include "Schedules/Sm90Gemm/PrepackedWeights/PackedTiles.h"
 
 using namespace mlir;
@@ -94,9 +94,9 @@ private:
     return (gemm.op.getIds() || gemm.quantizesRows()) && copiesRows();
   }
   /// Number of k tiles copied ahead; with the dynamic scheduler, only the first
-  /// tile is known in advance.
+  /// tile is known in advance, as are k tiles of adapters.
   int64_t getStepsAhead() const {
-    return gemm.scheduler.isDynamic()
+    return gemm.scheduler.isDynamic() || shape.problem().adapters
                ? std::min(shape.tile().stages, shape.tile().getKTiles())
                : shape.tile().stages;
   }
@@ -120,17 +120,24 @@ PipelineState BoxProducer::emit(PipelineState first) {
   State start{first, {}};
   if (copiesAhead())
     start.done.push_back(emitter.i32(0));
+  auto goOn = [&](State state) {
+    state.at = pipeline.next(state.at);
+    for (I32 &count : state.done)
+      count = count + 1;
+    return state;
+  };
   auto loadTile = [&](Sm90Tile tile, State state) {
-    return emitter.loop(emitter.index(0),
-                        emitter.index(shape.tile().getKTiles()), 1, state,
-                        [&](Index step, State state) {
-                          I32 done = copiesAhead() ? state.done.front() : I32();
-                          load(tile, emitter.toI32(step), state.at, done);
-                          state.at = pipeline.next(state.at);
-                          for (I32 &count : state.done)
-                            count = count + 1;
-                          return state;
-                        });
+    State loaded =
+        emitter.loop(emitter.index(0), emitter.index(shape.tile().getKTiles()),
+                     1, state, [&](Index step, State state) {
+                       I32 done = copiesAhead() ? state.done.front() : I32();
+                       load(tile, emitter.toI32(step), state.at, done);
+                       return goOn(state);
+                     });
+    if (!shape.problem().adapters)
+      return loaded;
+    return Sm90AdapterProducts(gemm).passTiles(tile, loaded, copiesRows(),
+                                               goOn);
   };
   // If other warps copy rows, one of them draws tiles.
   Flag draws = shape.hasRowThreads() ? Flag() : isFirst;

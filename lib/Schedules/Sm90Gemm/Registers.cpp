@@ -27,8 +27,9 @@ RegisterBudget::RegisterBudget(const GemmProblem &problem,
                                const TileShape &tile)
     : RegisterBudget({tile.getMaxBlockM(), int64_t(tile.blockM.size()),
                       countAccumulators(problem, tile), tile.noSwapAB,
-                      problem.promotes, tile.mapRows, problem.copiesScales(),
-                      problem.isPrepacked(), tile.getConsumers()}) {}
+                      problem.promotes, tile.mapRows && !problem.adapters,
+                      problem.copiesScales(), problem.isPrepacked(),
+                      tile.getConsumers()}) {}
 
 void RegisterBudget::shareWith(const RegisterBudget &other) {
   producer = std::max(producer, other.producer);

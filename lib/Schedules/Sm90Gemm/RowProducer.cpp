@@ -9,6 +9,7 @@
 // tensor cores and arrives at the barrier. It does so some k tiles later, or
 // when no stage is empty, to avoid waiting for copies that it has just issued.
 
+#include "AdapterProducts.h"
 #include "KernelBuilder/RingCopies.h"
 #include "Scales.h"
 
@@ -36,6 +37,8 @@ private:
   Rows setup(const Sm90TileScheduler::Items &items, I32 item);
   /// Copies the k tiles of a tile.
   State loadTile(const Rows &rows, PipelineState first);
+  /// Copies the k tiles of the adapters of its rows.
+  State loadAdapters(const Sm90Tile &tile, State state);
   void load(const Rows &rows, I32 step, I32 stage);
 
   // A swizzle row has 8 chunks, or 4; the warps copy 12 rows at once, or 24.
@@ -123,8 +126,21 @@ RowProducer::State RowProducer::loadTile(const Rows &rows,
         scales.copy(rows.tile, scaleRows, own, step, stage);
     });
   };
-  return emitter.loop(emitter.i32(0), emitter.i32(shape.tile().getKTiles()), 1,
-                      copies.begin(first), loadStep);
+  State loaded =
+      emitter.loop(emitter.i32(0), emitter.i32(shape.tile().getKTiles()), 1,
+                   copies.begin(first), loadStep);
+  return shape.problem().adapters ? loadAdapters(rows.tile, loaded) : loaded;
+}
+
+RowProducer::State RowProducer::loadAdapters(const Sm90Tile &tile,
+                                             State state) {
+  Sm90AdapterProducts adapters(gemm);
+  return adapters.forTiles(
+      tile, own, state, [&](State state, function_ref<void(I32)> copy) {
+        I32 stage = state.place.stage, before = state.place.before();
+        return copies.emitStep(state, gemm.pipeline.empty(stage), before,
+                               [&] { copy(stage); });
+      });
 }
 
 void RowProducer::load(const Rows &rows, I32 step, I32 stage) {

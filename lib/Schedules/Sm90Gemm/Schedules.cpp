@@ -15,6 +15,7 @@
 #include "Shape.h"
 #include "moec/Dialect/Moe/PrepackedFormat.h"
 #include "moec/Dialect/Moe/Prepacking.h"
+#include "moec/Schedules/Rewrites/AppendAdapters.h"
 #include "moec/Schedules/Rewrites/CountIds.h"
 #include "moec/Schedules/Rewrites/FollowPhase.h"
 #include "moec/Schedules/Rewrites/JoinRouting.h"
@@ -89,6 +90,8 @@ std::string declineGemm(tile::GemmOp op) {
     return "results must be quantized in groups of " +
            number(kQuantizedColumns) +
            ", the columns of a CTA's tile; use a tile.quantize of the result";
+  if (std::string reason = declineAdapters(op); !reason.empty())
+    return reason;
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   if (weight.getElementTypeBitWidth() > 16)
@@ -284,6 +287,8 @@ std::string multicastIllegal(tile::GemmOp gemm, const GemmProblem &problem) {
     return "a dense gemm has no groups whose tiles could be paired";
   if (problem.isPrepacked())
     return "prepacked weights are copied as a whole";
+  if (problem.adapters)
+    return "each CTA copies the adapters of its own rows";
   if (gemm.getSignals() || gemm.getAwaits())
     return "CTAs that wait for each other run without clusters";
   return {};
@@ -505,10 +510,10 @@ struct ModelledGemm : ScheduleWith<Base, ModelsTime, Interfaces...> {
 };
 
 struct GemmSchedule final
-    : ModelledGemm<Schedule, CountsIds, SplitsColumns, JoinsProducts, JoinsSums,
-                   QuantizesInputs, FollowsPhase, FollowsSort, RunsPhases,
-                   PermutesRows, SplitsLargeGroups, MulticastsWeights,
-                   KnowsSpills, OrdersSums> {
+    : ModelledGemm<Schedule, AppendsAdapters, CountsIds, SplitsColumns,
+                   JoinsProducts, JoinsSums, QuantizesInputs, FollowsPhase,
+                   FollowsSort, RunsPhases, PermutesRows, SplitsLargeGroups,
+                   MulticastsWeights, KnowsSpills, OrdersSums> {
   GemmSchedule() : ModelledGemm("sm90.gemm", "tile.gemm") {}
   std::string whyConfigIllegal(Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {

@@ -27,6 +27,8 @@ std::string GemmShape::whyApart(const GemmShape &other) const {
   if (other.asked.copiesScales() && other.tiles.mapRows)
     return "the second has map_rows = true, but the threads that copy its "
            "scales wait for its rows; give map_rows = false";
+  if (asked.adapters || other.asked.adapters)
+    return "adapters are copied by threads that do not wait for other CTAs";
   if (asked.isPrepacked() || other.asked.isPrepacked())
     return "each gemm with prepacked weights has its own number of scales "
            "behind the pipeline";

@@ -75,8 +75,11 @@ public:
   const SharedLayout &shared() const { return layout; }
   const RegisterBudget &registers() const { return budget; }
 
-  /// Some producer threads copy rows or scales one by one, without TMA.
-  bool hasRowThreads() const { return !tiles.mapRows || asked.copiesScales(); }
+  /// Some producer threads copy rows, scales or adapters one by one, without
+  /// TMA.
+  bool hasRowThreads() const {
+    return !tiles.mapRows || asked.copiesScales() || asked.adapters;
+  }
 
   /// Enlarges memory and registers to what a joined gemm needs too.
   void shareWith(const GemmShape &other);
