@@ -67,6 +67,65 @@ def test_updates_ahead_of_gemms(case, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
+#: Adapters as further k tiles of sm90.gemm.
+APPEND = ("--set=append-adapters.always", "--disable=expand-adapters")
+SEEDS = ("--target=sm_90a", "--device=sim:1-3")
+
+
+def appended(name: str, tokens: int, adapters: int, rank: int, **fields) -> Case:
+    spec = {"dtype": "bf16", "hidden_size": 136, "num_experts": 5, "top_k": 2, "intermediate_size": 72}
+    return Case(f"lora_appended_{name}", BASE | spec | {"lora": {"adapters": adapters, "rank": rank}} | fields, tokens)
+
+
+#: Each has another number of adapters in a k tile, or of k tiles of an adapter; also tails of columns and of K.
+APPENDED = [
+    *(case for case in CASES if case.name in ("lora_bf16", "lora_no_gate", "lora_columns")),
+    appended("one", 1, adapters=1, rank=8),
+    appended("several", 23, adapters=7, rank=16),
+    appended("many", 40, adapters=32, rank=8, dtype="f16", gate_up_order="interleaved"),
+    appended("wide", 9, adapters=3, rank=64, gate_up_order="up_gate"),
+    appended("ids", 12, adapters=5, rank=32, entry="ids", routing={}),
+]
+
+
+@pytest.mark.parametrize("case", APPENDED, ids=lambda case: case.name)
+def test_adapters_appended(case, runs):
+    run = runs.get(case, *SEEDS, *for_tokens(case), *APPEND)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+#: Rows on M, weights shared by both consumers, tiles of several heights in any order, and 256 weight rows.
+TILES = {
+    "shared": ("block_m=16 block_n=32 stages=4", "block_m=32 block_n=64 stages=5"),
+    "rows_on_m": ("block_m=64 block_n=64 stages=4 no_swap_ab", "block_m=128 block_n=128 stages=4 no_swap_ab"),
+    "wide": ("block_m=24 block_n=128 stages=3 dynamic_scheduler", "block_m=96 block_n=256 stages=3 map_rows=false"),
+}
+
+
+@pytest.mark.parametrize("tiles", TILES)
+def test_tiles_of_appended_adapters(tiles, runs):
+    case = appended(tiles, 150, adapters=5, rank=16, hidden_size=264, intermediate_size=192, entry="ids", routing={})
+    configs = [f"--config={kernel}:{config}"
+               for kernel, config in zip(("experts_hidden", "experts_out"), TILES[tiles], strict=True)]
+    run = runs.get(case, *SEEDS, *for_tokens(case), *APPEND, *configs)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
+#: Windows of one, four and 16 positions.
+@pytest.mark.parametrize(("target", "tokens"), [("sm_80", 90), ("sm_90a", 300), ("sm_80", 4100)])
+def test_parts_of_rows(target, tokens, runs):
+    """gpu.lora_parts, whose CTAs take rows of an expert and an adapter wherever they are."""
+    sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": "bf16"}
+    case = Case(f"lora_parts_{tokens}", BASE | sizes | {"lora": {"adapters": 2, "rank": 12}}, tokens)
+    configs = ("--config=lora_in:gpu.lora_parts warps=3 column_tiles=3",
+               "--config=lora_hidden:gpu.lora_parts warps=2 column_tiles=1")
+    run = runs.get(case, *TARGETS[target], *for_tokens(case), *configs)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
 @pytest.mark.parametrize("exchange", ["peer", "default"])
 def test_ids_travel_along(exchange, tmp_path):
     """Adapter ids are dispatched with the rows of tokens, also to the ranks of chosen experts alone."""
@@ -74,20 +133,20 @@ def test_ids_travel_along(exchange, tmp_path):
     verify(tmp_path, spec_of(**LAYERS["lora"]), Ranks(4, 1, "linear"), tokens=3, options=options)
 
 
-def run_layer(folder: Path, model: dict, tensors: dict[str, np.ndarray], target: str) -> np.ndarray:
+def run_layer(folder: Path, model: dict, tensors: dict[str, np.ndarray], options: tuple[str, ...]) -> np.ndarray:
     """The output, as bytes per row."""
     (folder / "model.json").write_text(json.dumps(model))
     write_tensors(folder / "in.safetensors", tensors)
     command = [str(binary("moe-run")), str(folder / "model.json"), f"--tokens={TOKENS}", "--max-tokens=64",
-               f"--inputs={folder / 'in.safetensors'}", f"--outputs={folder / 'out.safetensors'}", *TARGETS[target]]
+               f"--inputs={folder / 'in.safetensors'}", f"--outputs={folder / 'out.safetensors'}", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     with safe_open(str(folder / "out.safetensors"), framework="np") as file:
         return np.ascontiguousarray(file.get_tensor("output")).view(np.uint8).reshape(TOKENS, -1)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_rows_without_an_adapter(target, tmp_path):
+@pytest.mark.parametrize("options", [*TARGETS.values(), (*SEEDS, *APPEND)], ids=[*TARGETS, "appended"])
+def test_rows_without_an_adapter(options, tmp_path):
     """The bits of rows without an adapter, or with one of zeros, are those of a layer without adapters, even beside
     adapters of NaN; other rows change."""
     plain = BASE | {"dtype": "bf16", "entry": "gate"}
@@ -100,5 +159,5 @@ def test_rows_without_an_adapter(target, tmp_path):
             tensor[0] = 0
             tensor[2] = np.nan
     without = {name: tensor for name, tensor in tensors.items() if not name.startswith(("lora.", "adapter_ids"))}
-    same = (run_layer(tmp_path, model, tensors, target) == run_layer(tmp_path, plain, without, target)).all(axis=1)
+    same = (run_layer(tmp_path, model, tensors, options) == run_layer(tmp_path, plain, without, options)).all(axis=1)
     assert same[(ids != 1) & (ids != 2)].all() and not same[(ids == 1) | (ids == 2)].any()

@@ -23,7 +23,7 @@
 
 namespace moec {
 
-/// The names of all rewrites ("expand-adapters" first), in the order in which
+/// The names of all rewrites ("append-adapters" first), in the order in which
 /// they run.
 llvm::SmallVector<llvm::StringRef> getLaunchRewriteNames();
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LaunchRewrite.h"
+#include "AdapterRewrite.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -13,21 +13,13 @@ using namespace moec;
 
 namespace {
 
-/// An occurrence has the launch of the shrink and that of the gemm.
-class ExpandAdapters final : public LaunchRewrite {
+class ExpandAdapters final : public AdapterRewrite {
 public:
-  using LaunchRewrite::LaunchRewrite;
+  using AdapterRewrite::AdapterRewrite;
 
-  std::vector<RewriteSite> match() override;
-  std::string whyIllegal(const RewriteSite &site) override;
   FailureOr<std::string> build(const RewriteSite &site) override;
-  std::optional<PredictedChange> predict(const RewriteSite &site) override;
-  LogicalResult commit(const RewriteSite &site) override;
-  void leave(const RewriteSite &) override;
 
 private:
-  /// The launch that shrinks the rows of a gemm, for it alone; or null.
-  plan::LaunchOp findShrink(plan::LaunchOp launch);
   tile::KernelOp makeProduct(tile::KernelOp kernel);
   /// The kernel of the update; null if no schedule has a legal config.
   tile::KernelOp makeUpdate(const RewriteSite &site);
@@ -38,54 +30,11 @@ private:
   llvm::MapVector<std::pair<Value, int64_t>, Value> results;
   /// Kernels of updates by those of the shrinks.
   llvm::MapVector<Operation *, tile::KernelOp> updates;
-  /// Built for a site: its kernels, and launches of both.
-  tile::KernelOp update, expanded;
-  RewriteSite added;
+  /// The kernel of the update that is built for a site.
+  tile::KernelOp update;
 };
 
 } // namespace
-
-plan::LaunchOp ExpandAdapters::findShrink(plan::LaunchOp launch) {
-  Value shrunk = getPassed(launch, getPhase<tile::GemmOp>(launch).getShrunk());
-  plan::LaunchOp shrink = findWriter(launch, shrunk);
-  if (!shrink || shrink.getStream() != launch.getStream() ||
-      shrink.getTokensAttr() || !getPhase<tile::LoraShrinkOp>(shrink))
-    return nullptr;
-  bool isShared = llvm::any_of(shrunk.getUsers(), [&](Operation *user) {
-    return user->getBlock() == launch->getBlock() && user != launch &&
-           user != shrink;
-  });
-  return isShared ? nullptr : shrink;
-}
-
-std::vector<RewriteSite> ExpandAdapters::match() {
-  std::vector<RewriteSite> sites = matchKernels<tile::GemmOp>(
-      [&](plan::LaunchOp launch, tile::GemmOp product) {
-        return product.getShrunk() && getSchedule(product);
-      });
-  // A kernel has one signature: all of its launches are rewritten.
-  llvm::erase_if(sites, [&](RewriteSite &site) {
-    return llvm::any_of(
-        site.occurrences, [&](RewriteSite::Occurrence &occurrence) {
-          plan::LaunchOp shrink = findShrink(occurrence.front());
-          if (shrink)
-            occurrence.insert(occurrence.begin(), shrink);
-          return !shrink;
-        });
-  });
-  return sites;
-}
-
-std::string ExpandAdapters::whyIllegal(const RewriteSite &site) {
-  if (isForced(getKernel(site.getLaunch(0))))
-    return "the shrink has a forced config";
-  if (getPhase<tile::GemmOp>(site.getLaunch(1)).getSumOrderAttr())
-    return "the order of sums is fixed, but updates have another one";
-  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
-    if (getKernel(occurrence[0]) != getKernel(site.getLaunch(0)))
-      return "launches of the gemm have rows of different shrinks";
-  return {};
-}
 
 /// A copy of the gemm that adds updates, the last ones of its ins.
 tile::KernelOp ExpandAdapters::makeProduct(tile::KernelOp kernel) {
@@ -123,13 +72,7 @@ tile::KernelOp ExpandAdapters::makeUpdate(const RewriteSite &site) {
   auto shrink = getPhase<tile::LoraShrinkOp>(site.getLaunch(0));
   auto product = getPhase<tile::GemmOp>(site.getLaunch(1));
   if (tile::KernelOp made = updates.lookup(shrunk)) {
-    tile::LoadAttr other = made.getLoadAttr();
-    if (load && other)
-      made.setLoadAttr(tile::LoadAttr::get(
-          load.getContext(),
-          std::min(load.getMinTokens(), other.getMinTokens()),
-          std::max(load.getMaxTokens(), other.getMaxTokens()), load.getTopK(),
-          load.getExperts()));
+    growLoad(made, site);
     return made;
   }
   size_t count = product.getMatrices().size();
@@ -139,7 +82,7 @@ tile::KernelOp ExpandAdapters::makeUpdate(const RewriteSite &site) {
   operands.append(
       {shrink.getOffsets(), shrink.getSource(), shrink.getAdapterIds()});
   SmallVector<Type> types(ValueRange(operands).getTypes());
-  auto added = getProduct(expanded).getElementwiseOperands().take_back(count);
+  auto added = getProduct(built).getElementwiseOperands().take_back(count);
   llvm::append_range(types, added.getTypes());
   OpBuilder builder(shrunk);
   types.push_back(builder.getI64Type());
@@ -184,7 +127,7 @@ Value ExpandAdapters::getResult(plan::LaunchOp product, int64_t number) {
   if (update)
     return update;
   auto shrink = getPhase<tile::LoraShrinkOp>(findShrink(product));
-  Type type = getProduct(expanded)
+  Type type = getProduct(built)
                   .getElementwiseOperands()
                   .take_back(gemm.getMatrices().size())[number]
                   .getType();
@@ -221,57 +164,29 @@ void ExpandAdapters::launch(plan::LaunchOp shrink, plan::LaunchOp product) {
   llvm::append_range(rows, outs);
   builder.setInsertionPoint(product);
   auto adds = plan::LaunchOp::create(
-      builder, product.getLoc(), expanded.getSymName(), product.getStream(),
-      rows, product.getOuts(), product.getDependent(), /*tokens=*/{},
+      builder, product.getLoc(), built.getSymName(), product.getStream(), rows,
+      product.getOuts(), product.getDependent(), /*tokens=*/{},
       /*columns=*/{});
   added.occurrences.push_back({ahead, adds});
 }
 
 FailureOr<std::string> ExpandAdapters::build(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch(1));
-  expanded = makeProduct(kernel);
+  built = makeProduct(kernel);
   update = makeUpdate(site);
   if (!update)
     return std::string("no schedule computes such updates");
   // The new kernel needs launches, since its schedule looks at their operands.
   for (const RewriteSite::Occurrence &occurrence : site.occurrences)
     launch(occurrence[0], occurrence[1]);
-  tile::GemmOp product = getProduct(expanded);
+  tile::GemmOp product = getProduct(built);
   if (!isForced(kernel))
     if (tile::ConfigAttr config =
             chooseForLoad(product, context.target, kernel.getLoadAttr()))
       product.setConfigAttr(config);
-  setLaunchShape(expanded, context.target);
+  setLaunchShape(built, context.target);
   return std::string();
 }
-
-std::optional<PredictedChange>
-ExpandAdapters::predict(const RewriteSite &site) {
-  if (getParameter("always").value_or(0))
-    return std::nullopt;
-  tile::LoadAttr load = getKernel(site.getLaunch(1)).getLoadAttr();
-  // All launches of the gemm's kernel.
-  std::vector<plan::LaunchOp> launches;
-  for (const RewriteSite::Occurrence &occurrence : site.occurrences)
-    launches.push_back(occurrence[1]);
-  PredictedChange change{getPoints(RewriteSite(launches))};
-  change.before = context.objective.predict(
-      {getForm(site.getLaunch(0), load), getForm(site.getLaunch(1))},
-      change.points);
-  change.after = context.objective.predict(
-      {getForm(added.getLaunch(0), load), getForm(added.getLaunch(1))},
-      change.points);
-  change.penalty = getPenaltyOf(added.getLaunch(0), added) -
-                   getPenaltyOf(site.getLaunch(0), site);
-  return change;
-}
-
-LogicalResult ExpandAdapters::commit(const RewriteSite &site) {
-  commitAdded(site, added, expanded);
-  return success();
-}
-
-void ExpandAdapters::leave(const RewriteSite &) { eraseAdded(added, expanded); }
 
 std::unique_ptr<LaunchRewrite>
 moec::makeExpandAdapters(RewriteContext &context) {

@@ -15,6 +15,7 @@ class LaunchRewrite<string rewriteName> {
   string description = "";
 }
 
+include "AppendAdapters.td"
 include "ExpandAdapters.td"
 include "QuantizeResults.td"
 include "PermuteRows.td"
@@ -32,6 +33,7 @@ include "QuantizeAhead.td"
 include "SplitColumns.td"
 
 defvar LaunchRewrites = [
+  AppendAdaptersRewrite,
   ExpandAdaptersRewrite,
   QuantizeResultsRewrite,
   PermuteRowsRewrite,
