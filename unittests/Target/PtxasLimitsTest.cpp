@@ -228,6 +228,54 @@ TEST(PtxasLimits, CandidatesDoNotSpill) {
   }
 }
 
+/// A grouped gemm with four adapters as further k tiles: with gate and up and
+/// scattered rows, or with rows by tensor maps.
+std::string withAdapters(bool isPaired, int64_t rank,
+                         const std::string &blockM) {
+  std::string x = "memref<?x768xbf16>", y = "memref<?x512xbf16>";
+  std::string w =
+      isPaired ? "memref<6x1024x768xbf16>" : "memref<6x512x768xbf16>";
+  std::string s = "memref<?x" + std::to_string((isPaired ? 4 : 2) * rank) +
+                  "xbf16>",
+              b = "memref<4x6x512x" + std::to_string(rank) + "xbf16>";
+  std::string text = "tile.kernel @k(%x: " + x + ", %w: " + w +
+                     ", %o: memref<7xi32>, %s: memref<?xi32>, %l: " + s +
+                     ", %i: memref<?x1xi32>, %b: " + b + ", %c: " + b +
+                     ", %y: " + y + ", %t: i64) {\n";
+  text += "tile.gemm tokens(%t) ins(%x, %w : " + x + ", " + w +
+          ") offsets(%o : memref<7xi32>)";
+  if (isPaired)
+    text += " source(%s : memref<?xi32>)";
+  text += " shrunk(%l : " + s + ") adapters(%i : memref<?x1xi32>) b(%b";
+  text += isPaired ? ", %c : " + b + ", " + b : " : " + b;
+  text += ") outs(%y : " + y + ") epilogue {\n";
+  if (isPaired)
+    text += "^bb0(%a: f32, %u: f32, %p: f32, %q: f32):\n"
+            "  %1 = arith.addf %a, %p : f32\n  %2 = arith.addf %u, %q : f32\n"
+            "  %3 = math.erf %1 : f32\n  %4 = arith.mulf %3, %2 : f32\n"
+            "  tile.yield %4 : f32\n}";
+  else
+    text += "^bb0(%a: f32, %p: f32):\n  %1 = arith.addf %a, %p : f32\n"
+            "  tile.yield %1 : f32\n}";
+  text += " {config = #tile.sm90_gemm<block_k = 64, stages = 4, block_m = [" +
+          blockM + "], block_n = " + (isPaired ? "128" : "256, map_rows") + ">";
+  if (isPaired)
+    text += ", layout = #moe.weight_layout<order = gate_up>";
+  return text + "}\n  tile.return\n}\n";
+}
+
+TEST(PtxasLimits, AdaptersFitInRegisters) {
+  std::string highest = std::to_string(ptxas::kAdapterRows);
+  for (bool isPaired : {false, true})
+    for (int64_t rank : {16, 64})
+      for (const std::string &blockM :
+           {highest, "120, 136, " + highest, std::string("8, 32")}) {
+        SCOPED_TRACE(blockM + " of rank " + std::to_string(rank) +
+                     (isPaired ? ", gate and up" : ""));
+        expectFits(withAdapters(isPaired, rank, blockM), "sm_90a");
+      }
+}
+
 /// Prepacked weights: their `#moe.quant` up to the packing, and bytes of a
 /// unit's row, of quantized values and of scales with zero points.
 struct FromRegisters {

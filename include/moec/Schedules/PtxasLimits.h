@@ -155,6 +155,8 @@ constexpr int64_t getMaxSumsAndScales(int64_t blocks) {
 
 /// BLOCK_M where threads copy rows. CandidatesDoNotSpill.
 inline constexpr int64_t kCopiedRows = 192;
+/// BLOCK_M where threads copy adapters. AdaptersFitInRegisters.
+inline constexpr int64_t kAdapterRows = 144;
 /// Swapped A and B with promotion: values of BLOCK_M, and accumulators beside
 /// them. CandidatesDoNotSpill.
 inline constexpr int64_t kPromotedBlockMs = 2, kPromotedSums = 128;

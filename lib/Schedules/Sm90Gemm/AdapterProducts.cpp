@@ -10,6 +10,8 @@
 
 #include "AdapterProducts.h"
 
+#include "KernelBuilder/InlinePtx.h"
+
 using namespace mlir;
 using namespace moec;
 
@@ -38,27 +40,36 @@ I32 Sm90AdapterProducts::countTiles(I32 found) {
 // Copies
 //===----------------------------------------------------------------------===//
 
-SmallVector<I32> Sm90AdapterProducts::findRows(const Sm90Tile &tile,
-                                               I32 number) {
-  Value adapters = emitter.operand(gemm.op.getAdapters());
-  int64_t count = llvm::divideCeil(shape.tile().getMaxBlockM(), kRowsAtOnce);
-  I32 first = number / Tiles::kRowChunks, last = tile.rows + -1;
-  SmallVector<I32> rows;
-  for (int64_t i = 0; i < count; ++i) {
-    I32 row = tile.firstRow + min(first + i * kRowsAtOnce, last);
-    rows.push_back(
-        emitter.loadI32(adapters, {emitter.toIndex(row), emitter.index(0)}));
-  }
-  return rows;
+I32 Sm90AdapterProducts::readNumber() {
+  constexpr int64_t others = kWarpgroup - sm90::kRowThreads;
+  return readThread(b) + -others;
 }
 
-I32 Sm90AdapterProducts::take(I32 &left, I32 number) {
-  constexpr int64_t none = -2, highest = int64_t(1) << 31;
-  I32 slot = number % Tiles::kWeightChunks / tiles.getChunks();
-  I32 own = emitter.i32(none);
+SmallVector<I32> Sm90AdapterProducts::findRows(const Sm90Tile &tile) {
+  Value adapters = emitter.operand(gemm.op.getAdapters());
+  int64_t count = llvm::divideCeil(shape.tile().getMaxBlockM(), kRowsAtOnce);
+  I32 first = readNumber() / Tiles::kRowChunks, last = tile.rows + -1;
+  SmallVector<I32> words;
+  for (int64_t i = 0; i < count; ++i) {
+    I32 row = tile.firstRow + min(first + i * kRowsAtOnce, last);
+    I32 own =
+        emitter.loadI32(adapters, {emitter.toIndex(row), emitter.index(0)});
+    own = own & kByte;
+    if (int64_t byte = i % kBytes)
+      words.back() = words.back() | own << 8 * byte;
+    else
+      words.push_back(own);
+  }
+  return words;
+}
+
+I32 Sm90AdapterProducts::take(I32 &left) {
+  constexpr int64_t highest = int64_t(1) << 31;
+  I32 slot = readNumber() % Tiles::kWeightChunks / tiles.getChunks();
+  I32 own = emitter.i32(kNone);
   for (int64_t i = 0; i < tiles.getAdaptersOfTile(); ++i) {
-    I32 lowest =
-        select(left == 0, emitter.i32(none), emitter.lowestBit(left | highest));
+    I32 lowest = select(left == 0, emitter.i32(kNone),
+                        emitter.lowestBit(left | highest));
     own = tiles.getAdaptersOfTile() == 1 ? lowest
                                          : select(slot == i, lowest, own);
     left = left & (left + -1);
@@ -66,7 +77,7 @@ I32 Sm90AdapterProducts::take(I32 &left, I32 number) {
   return own;
 }
 
-I32 Sm90AdapterProducts::getChunk(I32 number, int64_t part) {
+I32 Sm90AdapterProducts::getChunk(I32 number, I32 part) {
   I32 own = number % Tiles::kWeightChunks;
   if (tiles.getAdaptersOfTile() > 1)
     return own % tiles.getChunks();
@@ -81,16 +92,18 @@ Value Sm90AdapterProducts::getPlace(I32 stage, int64_t offset, I32 row,
 }
 
 void Sm90AdapterProducts::copyRows(const Sm90Tile &tile, ArrayRef<I32> rows,
-                                   I32 number, I32 adapter, int64_t part,
-                                   I32 stage) {
+                                   I32 adapter, I32 part, I32 stage) {
+  I32 number = readNumber();
   Value shrunk = emitter.operand(gemm.op.getShrunk());
   I32 first = number / Tiles::kRowChunks, own = number % Tiles::kRowChunks;
   Index column =
       emitter.toIndex(getChunk(number, part) * Tiles::kChunk +
                       own / Tiles::kWeightChunks * tiles.getColumns());
-  for (auto [i, owner] : llvm::enumerate(rows)) {
-    I32 row = first + int64_t(i) * kRowsAtOnce;
-    emitter.ifThen(row < tile.rows, [&, owner = owner] {
+  int64_t count = llvm::divideCeil(shape.tile().getMaxBlockM(), kRowsAtOnce);
+  for (int64_t i = 0; i < count; ++i) {
+    I32 row = first + i * kRowsAtOnce;
+    I32 owner = (rows[i / kBytes] >> 8 * (i % kBytes)) & kByte;
+    emitter.ifThen(row < tile.rows, [&] {
       Index position = emitter.toIndex(tile.firstRow + row);
       I32 bytes = select(owner == adapter, emitter.i32(sm90::kChunkBytes), 0);
       emitter.copyAsync(getPlace(stage, gemm.getInputOffset(), row, own),
@@ -99,14 +112,16 @@ void Sm90AdapterProducts::copyRows(const Sm90Tile &tile, ArrayRef<I32> rows,
   }
 }
 
-void Sm90AdapterProducts::copyWeights(const Sm90Tile &tile, I32 number,
-                                      I32 adapter, int64_t part, I32 stage) {
+void Sm90AdapterProducts::copyWeights(const Sm90Tile &tile, I32 adapter,
+                                      I32 part, I32 stage) {
+  I32 number = readNumber();
+  Flag exists = adapter != kNone;
+  adapter = select(exists, adapter, 0);
   int64_t chunksOfMatrix = tiles.rank / Tiles::kChunk;
   I32 chunk = getChunk(number, part);
   I32 matrix = chunk / chunksOfMatrix;
   SmallVector<Value> indices{
-      emitter.toIndex(max(adapter, 0)), emitter.toIndex(tile.group),
-      emitter.index(0),
+      emitter.toIndex(adapter), emitter.toIndex(tile.group), emitter.index(0),
       emitter.toIndex(chunk % chunksOfMatrix * Tiles::kChunk)};
   ValueRange matrices = gemm.op.getMatrices();
   Value from = emitter.address(emitter.operand(matrices.front()), indices);
@@ -123,7 +138,7 @@ void Sm90AdapterProducts::copyWeights(const Sm90Tile &tile, I32 number,
   I32 first = number / Tiles::kWeightChunks;
   for (int64_t i = 0; i * kWeightsAtOnce < weightRows; ++i) {
     I32 row = first + i * kWeightsAtOnce, column = row;
-    Flag isThere = adapter >= 0;
+    Flag isThere = exists;
     if (isPaired) {
       constexpr int64_t paired = sm90::kPairedRows;
       column = row / (2 * paired) * paired + row % paired;
@@ -162,7 +177,7 @@ void Sm90AdapterProducts::keepFinite(I32 stage) {
   constexpr int64_t words = sm90::kChunkBytes / 4;
   int64_t threads = shape.tile().getConsumers() * kWarpgroup;
   int64_t rowsAtOnce = threads / Tiles::kWeightChunks;
-  I32 own = emitter.thread() + -kWarpgroup;
+  I32 own = readThread(b) + -kWarpgroup;
   I32 row = own / Tiles::kWeightChunks, chunk = own % Tiles::kWeightChunks;
   Value first = getPlace(stage, /*offset=*/0, row, chunk);
   auto forChunks = [&](function_ref<void(Value, I32, I32)> body) {

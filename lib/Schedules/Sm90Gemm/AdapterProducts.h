@@ -46,28 +46,32 @@ public:
         });
   }
 
-  //===--- Threads that copy rows; `number` is the thread's ---===//
+  //===--- Threads that copy rows ---===//
 
-  /// Adapters of the rows that a thread copies.
-  llvm::SmallVector<I32> findRows(const Sm90Tile &tile, I32 number);
   /// Calls `step(copy)` for each k tile in order; `copy(stage)` issues the
   /// thread's copies. `step` returns the next state.
   template <typename State, typename Step>
-  State forTiles(const Sm90Tile &tile, I32 number, State state, Step step) {
+  State forTiles(const Sm90Tile &tile, State state, Step step) {
     I32 found = find(tile);
-    llvm::SmallVector<I32> rows = findRows(tile, number);
+    llvm::SmallVector<I32> rows = findRows(tile);
     auto last = emitter.whileLoop(
         std::tuple(found, state),
         [&](auto &at) { return std::get<0>(at) != 0; },
         [&](auto at) {
           auto &[left, now] = at;
           I32 rest = left;
-          I32 adapter = take(rest, number);
-          for (int64_t part = 0; part < tiles.getTilesOfAdapter(); ++part)
-            now = step(now, [&](I32 stage) {
-              copyRows(tile, rows, number, adapter, part, stage);
-              copyWeights(tile, number, adapter, part, stage);
+          I32 adapter = take(rest);
+          auto copyPart = [&](I32 part, State now) {
+            return step(now, [&](I32 stage) {
+              copyRows(tile, rows, adapter, part, stage);
+              copyWeights(tile, adapter, part, stage);
             });
+          };
+          // Unrolled parts would keep addresses of each other in registers.
+          int64_t parts = tiles.getTilesOfAdapter();
+          now = parts == 1 ? copyPart(emitter.i32(0), now)
+                           : emitter.loop(emitter.i32(0), emitter.i32(parts), 1,
+                                          now, copyPart);
           return std::tuple(rest, now);
         });
     return std::get<1>(last);
@@ -86,17 +90,24 @@ private:
                            kWeightsAtOnce =
                                sm90::kRowThreads / Tiles::kWeightChunks;
 
+  /// The thread's index among those that copy rows. Read again for each k tile:
+  /// addresses that depend on it would be kept in registers across k tiles.
+  I32 readNumber();
+  /// Adapters of the rows that a thread copies, four in a word.
+  llvm::SmallVector<I32> findRows(const Sm90Tile &tile);
   /// Takes the adapters of a k tile out of `left`; returns that of the thread's
-  /// chunk, -2 for none.
-  I32 take(I32 &left, I32 number);
+  /// chunk, kNone for none.
+  I32 take(I32 &left);
   /// The thread's chunk of a weight row among those of its adapter.
-  I32 getChunk(I32 number, int64_t part);
+  I32 getChunk(I32 number, I32 part);
   /// The address of a chunk of a row, of an operand at `offset` in a stage.
   mlir::Value getPlace(I32 stage, int64_t offset, I32 row, I32 chunk);
-  void copyRows(const Sm90Tile &tile, llvm::ArrayRef<I32> rows, I32 number,
-                I32 adapter, int64_t part, I32 stage);
-  void copyWeights(const Sm90Tile &tile, I32 number, I32 adapter, int64_t part,
-                   I32 stage);
+  void copyRows(const Sm90Tile &tile, llvm::ArrayRef<I32> rows, I32 adapter,
+                I32 part, I32 stage);
+  void copyWeights(const Sm90Tile &tile, I32 adapter, I32 part, I32 stage);
+
+  /// In a byte: no adapter of a k tile, where a row without one has 255.
+  static constexpr int64_t kNone = 254, kBytes = 4, kByte = 255;
 
   Sm90Gemm &gemm;
   AsyncEmitter &emitter;

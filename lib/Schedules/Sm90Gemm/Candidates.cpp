@@ -117,6 +117,10 @@ std::string spills(tile::GemmOp op, const GemmShape &shape) {
            " accumulators leaves too few registers if rows and scales are "
            "copied without tensor maps; at most " +
            std::to_string(most) + " are tried";
+  if (problem.adapters && tile.getMaxBlockM() > ptxas::kAdapterRows)
+    return "block_m up to " + std::to_string(tile.getMaxBlockM()) +
+           " leaves too few registers to copy adapters; at most " +
+           std::to_string(ptxas::kAdapterRows) + " is tried";
   if (!tile.mapRows && tile.getMaxBlockM() > ptxas::kCopiedRows)
     return "block_m up to " + std::to_string(tile.getMaxBlockM()) +
            " leaves too few registers if rows are copied without tensor maps; "

@@ -136,7 +136,7 @@ RowProducer::State RowProducer::loadAdapters(const Sm90Tile &tile,
                                              State state) {
   Sm90AdapterProducts adapters(gemm);
   return adapters.forTiles(
-      tile, own, state, [&](State state, function_ref<void(I32)> copy) {
+      tile, state, [&](State state, function_ref<void(I32)> copy) {
         I32 stage = state.place.stage, before = state.place.before();
         return copies.emitStep(state, gemm.pipeline.empty(stage), before,
                                [&] { copy(stage); });
