@@ -15,7 +15,7 @@ from runs import ALL_CASES, ROOT, Run
 from shrink import shrink
 from verdicts import TARGETS, Verdict, find_changed, judge, options_for
 
-from moec.reference import LayerSpec, generate, write_tensors
+from moec.reference import LayerSpec, decide, evaluate, generate, write_tensors
 
 SEED = 29
 DRAWS = [draw(SEED, index) for index in range(60 if ALL_CASES else 24)]
@@ -52,6 +52,15 @@ def test_draws_are_legal():
     for seed, first in ((SEED, 24), (7301, 600)):
         for index in range(first, first + 40):
             LayerSpec.from_json(draw(seed, index).model)
+
+
+def test_no_rows_with_scales_of_the_caller():
+    sizes = {"hidden_size": 64, "num_experts": 4, "top_k": 2, "intermediate_size": 64, "activation": {"kind": "silu"}}
+    form = {"dtype": "bf16", "entry": "ids", "quantization": "fp8_block128", "quantized_input": True}
+    model = {"moec_spec": 1, "max_tokens": 4} | sizes | form
+    spec = LayerSpec.from_json(model)
+    tensors = generate(spec, 0, seed=1)
+    assert evaluate(spec, tensors, decide(spec, tensors)).shape == (0, spec.hidden_size)
 
 
 def test_rare_features_are_drawn():

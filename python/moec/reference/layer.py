@@ -138,7 +138,9 @@ def _hidden_states(spec: LayerSpec, tensors: Mapping) -> np.ndarray:
         return hidden
     rows = spec.quantization.w13.activation
     name = "experts.w13_input_scale" if rows.static else "hidden_states_scale"
-    scales = _float64(tensors[name]).reshape(1 if rows.granularity == "tensor" else len(hidden), -1)
+    scales = _float64(tensors[name])
+    if rows.granularity == "tensor":
+        scales = scales.reshape(1, 1)
     columns = np.arange(hidden.shape[1]) // (rows.columns or hidden.shape[1])
     with np.errstate(all="ignore"):
         return hidden * scales[:, columns]
