@@ -78,4 +78,57 @@ TEST(Sm90MTilingChoiceTest, WhatCannotBeIsNotFound) {
   EXPECT_TRUE(growBlockMs(kBlockMs, 3, 0.01, never).empty());
 }
 
+//===----------------------------------------------------------------------===//
+// Skewed loads
+//===----------------------------------------------------------------------===//
+
+/// At each point a uniform load has one tile of so many rows, and a skewed one
+/// has a second one.
+struct Load {
+  int64_t rows, more;
+};
+
+BlockMs adapt(const BlockMs &chosen, llvm::ArrayRef<Load> loads,
+              double penalty = 0.002) {
+  return adaptBlockMs(
+      kBlockMs, chosen, loads.size(), penalty,
+      [&](const BlockMs &tileRows, size_t point, bool isSkewed) {
+        double us = padTile(tileRows, loads[point].rows);
+        return isSkewed ? us + padTile(tileRows, loads[point].more) : us;
+      });
+}
+
+TEST(Sm90MTilingChoiceTest, ASkewedLoadGetsALowerBlockM) {
+  EXPECT_EQ(adapt({64}, {{64, 10}}), BlockMs({16, 64}));
+  EXPECT_EQ(adapt({64}, {{64, 10}, {64, 30}}), BlockMs({16, 32, 64}));
+}
+
+TEST(Sm90MTilingChoiceTest, TheLargestBlockMStays) {
+  for (const BlockMs &chosen : {BlockMs{32}, {64}, {16, 64}})
+    EXPECT_EQ(adapt(chosen, {{20, 5}, {30, 50}}).back(), chosen.back());
+}
+
+/// A saving that is smaller than the penalty is none.
+TEST(Sm90MTilingChoiceTest, AValueHasToPayForItself) {
+  // 48 of 128 rows less with the skewed load, which counts half.
+  EXPECT_EQ(adapt({64}, {{64, 10}}, 0.18), BlockMs({16, 64}));
+  EXPECT_EQ(adapt({64}, {{64, 10}}, 0.20), BlockMs{64});
+}
+
+/// 32 would suit the skewed load, but takes the place of nothing here: without
+/// 16 the uniform load is padded.
+TEST(Sm90MTilingChoiceTest, AUniformLoadKeepsItsBlockM) {
+  EXPECT_EQ(adapt({16, 64}, {{16, 32}}, 0.9), BlockMs({16, 64}));
+  // Nothing needs the 8, so 32 takes its place at no penalty.
+  EXPECT_EQ(adapt({8, 64}, {{64, 32}}, 0.9), BlockMs({32, 64}));
+}
+
+/// Only for the sake of skewed loads.
+TEST(Sm90MTilingChoiceTest, EqualLoadsKeepWhatWasChosen) {
+  auto time = [](const BlockMs &tileRows, size_t, bool) {
+    return padTile(tileRows, 10);
+  };
+  EXPECT_EQ(adaptBlockMs(kBlockMs, {64}, 2, 0.001, time), BlockMs{64});
+}
+
 } // namespace

@@ -84,6 +84,13 @@ public:
   virtual std::unique_ptr<CostModel> costModel(mlir::Operation *op,
                                                tile::LoadAttr load,
                                                const Target &target) const = 0;
+  /// The config in place of `chosen`, the best candidate, that costs less with
+  /// skewed loads and little more with uniform ones.
+  virtual tile::ConfigAttr adaptToSkew(mlir::Operation *op, tile::LoadAttr load,
+                                       const Target &target,
+                                       tile::ConfigAttr chosen) const {
+    return chosen;
+  }
   /// Columns and rows of the largest tile of a candidate.
   virtual std::pair<int64_t, int64_t>
   getTile(tile::ConfigAttr candidate) const = 0;

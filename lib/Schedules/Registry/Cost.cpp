@@ -144,5 +144,5 @@ tile::ConfigAttr moec::chooseForLoad(Operation *phase, const Target &target,
       enumerateCandidates(phase, *modelled, target, load);
   if (candidates.empty() || !candidates.front().whyNot.empty())
     return {};
-  return candidates.front().config;
+  return modelled->adaptToSkew(phase, load, target, candidates.front().config);
 }

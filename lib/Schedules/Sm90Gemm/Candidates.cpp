@@ -238,6 +238,8 @@ public:
   }
 
   std::vector<Candidate> run(int64_t weightRows);
+  /// `chosen` with values of BLOCK_M that suit skewed loads as well.
+  tile::ConfigAttr adaptToSkew(tile::Sm90GemmAttr chosen);
 
 private:
   void findFor(int64_t weightRows);
@@ -387,6 +389,28 @@ std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   return std::move(candidates);
 }
 
+tile::ConfigAttr CandidateFinder::adaptToSkew(tile::Sm90GemmAttr chosen) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  BlockMs chosenRows(chosen.getBlockM());
+  int64_t weightRows = chosen.getBlockN() * (op.getLayout() ? 2 : 1);
+  std::map<BlockMs, tile::ConfigAttr> configs{{chosenRows, chosen}};
+  auto getTime = [&](const BlockMs &tileRows, size_t point, bool isSkewed) {
+    auto [entry, isNew] = configs.try_emplace(tileRows);
+    if (isNew) {
+      tile::ConfigAttr config =
+          make(weightRows, tileRows, chosen.getNoSwapAb());
+      if (getWhyNot(config).empty())
+        entry->second = config;
+    }
+    Routing routing = isSkewed ? Routing::Zipf : Routing::Uniform;
+    return entry->second
+               ? model->predict(entry->second, points[point], routing).us
+               : infinity;
+  };
+  return configs.at(adaptBlockMs(getBlockMs(), chosenRows, points.size(),
+                                 penaltyPerBlockM, getTime));
+}
+
 /// Searches the candidates for all numbers of weight rows and all values of
 /// BLOCK_K in parallel: most of the time to lower a layer is spent here.
 std::vector<Candidate> findCandidates(tile::GemmOp op, tile::LoadAttr load,
@@ -453,6 +477,18 @@ std::vector<Candidate> sm90::getOrderedCandidates(Operation *op,
                                                   const Target &target) {
   return findCandidates(cast<tile::GemmOp>(op), load, target,
                         /*mayScheduleDynamically=*/false);
+}
+
+tile::ConfigAttr sm90::adaptToSkew(Operation *op, tile::LoadAttr load,
+                                   const Target &target,
+                                   tile::ConfigAttr chosen) {
+  auto config = dyn_cast<tile::Sm90GemmAttr>(chosen);
+  // In a fixed order unequal tiles cost more than their padding.
+  if (!config || !config.getDynamicScheduler())
+    return chosen;
+  return CandidateFinder(cast<tile::GemmOp>(op), load, target,
+                         /*mayScheduleDynamically=*/true, config.getBlockK())
+      .adaptToSkew(config);
 }
 
 tile::ConfigAttr sm90::chooseGemm(Operation *op, const Target &target) {

@@ -22,6 +22,10 @@ std::vector<Candidate> getGemmCandidates(mlir::Operation *op,
                                          tile::LoadAttr load,
                                          const Target &target);
 
+/// `ModelsTime::adaptToSkew` of these: changes `block_m` alone.
+tile::ConfigAttr adaptToSkew(mlir::Operation *op, tile::LoadAttr load,
+                             const Target &target, tile::ConfigAttr chosen);
+
 /// `ModelsTime::getTile` of these.
 std::pair<int64_t, int64_t> getLargestTile(tile::ConfigAttr candidate);
 

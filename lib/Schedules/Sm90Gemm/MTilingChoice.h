@@ -37,6 +37,20 @@ using BlockMsTime =
 std::vector<BlockMs> growBlockMs(llvm::ArrayRef<int64_t> blockMs, size_t points,
                                  double least, const BlockMsTime &time);
 
+/// Time of a kernel with those values of BLOCK_M at the token count with index
+/// `point`, with a uniform or a skewed load; infinity if no such kernel is
+/// possible.
+using LoadTime =
+    std::function<double(const BlockMs &tileRows, size_t point, bool isSkewed)>;
+
+/// Values of BLOCK_M in place of `chosen`, with the same largest one, for loads
+/// that are skewed. A value of `blockMs` is added or takes the place of another
+/// one, up to twice, if that saves more than `penalty` for each value added, by
+/// the mean over both loads and the `points` token counts. Nowhere does a
+/// uniform load take much longer than with `chosen`.
+BlockMs adaptBlockMs(llvm::ArrayRef<int64_t> blockMs, const BlockMs &chosen,
+                     size_t points, double penalty, const LoadTime &time);
+
 } // namespace moec::sm90
 
 #endif // MOEC_LIB_SCHEDULES_SM90GEMM_MTILINGCHOICE_H

@@ -503,6 +503,11 @@ struct ModelledGemm : ScheduleWith<Base, ModelsTime, Interfaces...> {
                                        const Target &target) const override {
     return sm90::makeGemmCost(op, load, target);
   }
+  tile::ConfigAttr adaptToSkew(Operation *op, tile::LoadAttr load,
+                               const Target &target,
+                               tile::ConfigAttr chosen) const override {
+    return sm90::adaptToSkew(op, load, target, chosen);
+  }
   std::pair<int64_t, int64_t>
   getTile(tile::ConfigAttr candidate) const override {
     return sm90::getLargestTile(candidate);
