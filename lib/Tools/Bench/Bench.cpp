@@ -80,6 +80,13 @@ int measure(const Options &options) {
     return fail(status);
   if (options.list)
     return list(*table);
+  if (options.loads > 0) {
+    llvm::erase_if(table->rows,
+                   [](const Row &row) { return !row.isUniform(); });
+    if (table->rows.empty())
+      return fail(moert::invalidArgument(
+          "--rows: --loads draws its own routings; name rows without @"));
+  }
   if (options.spec) {
     llvm::outs() << table->getLayer(table->rows.front())
                         .printSpec(maxTokens, options.router)

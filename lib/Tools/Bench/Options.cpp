@@ -38,6 +38,7 @@ bool Options::parse(int argc, char **argv) {
           "  moe-bench --table=asked.json --json=asked.json\n"
           "  moe-bench --profile --rows=qwen3_30b:1,1024\n"
           "  moe-bench --tune=tuned --rows=qwen3_30b --seconds=120\n"
+          "  moe-bench --loads=64 --rows=qwen3_235b:4096 --json=loads.json\n"
           "  moe-bench --fit=h100_sxm.inc --json=times.json\n"
           "  moe-bench --compare old.json new.json --tolerance=3%\n"
           "\nThe exit code is 0 only if every row was measured; 2 if rows are "
@@ -56,6 +57,12 @@ bool Options::parse(int argc, char **argv) {
     return complain("--fit needs a device with a clock; give --device=cuda");
   if (!beside.empty() && (profile || !tune.empty() || !fit.empty()))
     return complain("--beside excludes --profile, --tune and --fit");
+  if (loads.getNumOccurrences() && loads < 1)
+    return complain("--loads must be positive");
+  if (loads > 0 &&
+      (profile || router || !tune.empty() || !fit.empty() || !beside.empty()))
+    return complain("--loads excludes --profile, --router, --tune, --fit and "
+                    "--beside");
   if (untimed && !profile)
     return complain("--untimed needs --profile");
   if (resume && json.empty())

@@ -82,17 +82,27 @@ struct Options : DeviceOptions {
                      "its entry for lib/Schedules/Interface/Fits "
                      "(docs/design/cost-model.md), instead of the table"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<int> loads{
+      "loads", llvm::cl::value_desc("N"),
+      llvm::cl::desc(
+          "Draw N loads of the experts for each row (uniform, Zipf's law, few "
+          "hot experts, half of the experts, one expert with all tokens), "
+          "measure the layer as compiled and with other configs of its gemms, "
+          "and print what the chosen configs lose for each load, instead of "
+          "the table"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<int> candidates{
       "candidates", llvm::cl::value_desc("N"),
       llvm::cl::desc(
           "For --tune: largest number of configs measured per kernel, the best "
-          "predicted ones first (default: 32). For --fit: number of configs "
-          "per kernel beside the chosen one (default: 5)"),
+          "predicted ones first (default: 32). For --fit and --loads: number "
+          "of configs per kernel beside the chosen one (default: 5 and 4)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<double> seconds{
       "seconds", llvm::cl::value_desc("N"),
       llvm::cl::desc(
-          "For --tune and --fit: approximate time for all rows (default: 300)"),
+          "For --tune, --fit and --loads: approximate time for all rows "
+          "(default: 300)"),
       llvm::cl::init(300), llvm::cl::cat(category)};
   llvm::cl::opt<bool> resume{
       "resume",
@@ -149,8 +159,9 @@ struct Options : DeviceOptions {
   }
   /// The value of --candidates, or its default.
   size_t getCandidates() const {
-    constexpr int some = 5, many = 32;
+    constexpr int few = 4, some = 5, many = 32;
     return static_cast<size_t>(candidates     ? candidates
+                               : loads > 0    ? few
                                : !fit.empty() ? some
                                               : many);
   }

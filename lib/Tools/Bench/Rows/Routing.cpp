@@ -7,11 +7,10 @@
 
 #include "Routing.h"
 
-#include "moec/Generator/Generator.h"
+#include "Draw.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <numeric>
 
 using namespace moec;
 using namespace moec::bench;
@@ -23,33 +22,6 @@ constexpr int64_t kFewTokens = 64;
 /// Seeds tried for these token counts.
 constexpr uint64_t kSeeds = 200;
 
-class Draw {
-public:
-  Draw(uint64_t seed, llvm::StringRef name) : stream(seed, name) {}
-  /// Uniform in (0, 1).
-  double uniform() {
-    return (static_cast<double>(stream.getBits(next++) >> 11) + 0.5) * 0x1p-53;
-  }
-  int64_t below(int64_t count) {
-    return static_cast<int64_t>(stream.getBits(next++) %
-                                static_cast<uint64_t>(count));
-  }
-
-private:
-  RandomStream stream;
-  uint64_t next = 0;
-};
-
-/// The experts sorted by popularity.
-std::vector<int32_t> drawRanks(int64_t count, uint64_t seed) {
-  std::vector<int32_t> experts(count);
-  std::iota(experts.begin(), experts.end(), 0);
-  Draw draw(seed, "popularity");
-  for (int64_t i = count - 1; i > 0; --i)
-    std::swap(experts[i], experts[draw.below(i + 1)]);
-  return experts;
-}
-
 void drawUniform(Draw &draw, int64_t experts,
                  llvm::MutableArrayRef<int32_t> ids) {
   for (size_t j = 0; j < ids.size(); ++j) {
@@ -59,21 +31,38 @@ void drawUniform(Draw &draw, int64_t experts,
   }
 }
 
-/// The cumulative distribution of probabilities rank^-exponent.
-std::vector<double> accumulate(int64_t experts, double exponent) {
-  std::vector<double> sums(experts);
+/// The cumulative distribution of probabilities in proportion to `weights`.
+std::vector<double> accumulate(std::vector<double> weights) {
   double sum = 0;
-  for (int64_t i = 0; i < experts; ++i)
-    sums[i] = sum += std::pow(static_cast<double>(i + 1), -exponent);
-  for (double &value : sums)
+  for (double &weight : weights)
+    weight = sum += weight;
+  for (double &value : weights)
     value /= sum;
-  return sums;
+  return weights;
 }
 
-void drawZipf(Draw &draw, llvm::ArrayRef<double> sums,
-              llvm::ArrayRef<int32_t> ranks,
-              llvm::MutableArrayRef<int32_t> ids) {
-  for (size_t j = 0; j < ids.size(); ++j) {
+/// The cumulative distribution of probabilities rank^-exponent.
+std::vector<double> accumulate(int64_t experts, double exponent) {
+  std::vector<double> weights(experts);
+  for (int64_t i = 0; i < experts; ++i)
+    weights[i] = std::pow(static_cast<double>(i + 1), -exponent);
+  return accumulate(std::move(weights));
+}
+
+/// Weights of a token's experts, whose sum is 1.
+void drawWeights(Draw &draw, llvm::MutableArrayRef<float> weights) {
+  float total = 0;
+  for (float &weight : weights)
+    total += weight = static_cast<float>(0.1 + draw.uniform());
+  for (float &weight : weights)
+    weight /= total;
+}
+
+/// Draws those ids of a token that follow `given` ones.
+void drawByRank(Draw &draw, llvm::ArrayRef<double> sums,
+                llvm::ArrayRef<int32_t> ranks,
+                llvm::MutableArrayRef<int32_t> ids, size_t given = 0) {
+  for (size_t j = given; j < ids.size(); ++j) {
     do {
       auto rank = llvm::lower_bound(sums, draw.uniform()) - sums.begin();
       ids[j] = ranks[std::min<size_t>(rank, ranks.size() - 1)];
@@ -132,14 +121,32 @@ Routing moec::bench::drawRouting(const BenchLayer &layer, const Row &row,
     if (row.toOne)
       llvm::fill(ids, one);
     else if (row.exponent > 0)
-      drawZipf(draw, sums, ranks, ids);
+      drawByRank(draw, sums, ranks, ids);
     else
       drawUniform(draw, layer.numExperts, ids);
-    float total = 0;
-    for (size_t j = first; j < first + topK; ++j)
-      total += routing.weights[j] = static_cast<float>(0.1 + draw.uniform());
-    for (size_t j = first; j < first + topK; ++j)
-      routing.weights[j] /= total;
+    drawWeights(draw, {routing.weights.data() + first, topK});
+  }
+  keepLocal(layer, routing);
+  return routing;
+}
+
+Routing moec::bench::drawRouting(const BenchLayer &layer, int64_t tokens,
+                                 const ExpertLoad &load, uint64_t seed) {
+  Draw draw(seed, load.name);
+  std::vector<double> sums = accumulate(load.popularity);
+  std::vector<int32_t> experts(sums.size());
+  std::iota(experts.begin(), experts.end(), 0);
+  Routing routing;
+  auto topK = static_cast<size_t>(layer.topK);
+  routing.ids.assign(tokens * topK, -1);
+  routing.weights.resize(routing.ids.size());
+  for (size_t first = 0; first < routing.ids.size(); first += topK) {
+    llvm::MutableArrayRef<int32_t> ids(routing.ids.data() + first, topK);
+    size_t given = load.one >= 0;
+    if (given)
+      ids.front() = load.one;
+    drawByRank(draw, sums, experts, ids, given);
+    drawWeights(draw, {routing.weights.data() + first, topK});
   }
   keepLocal(layer, routing);
   return routing;

@@ -8,7 +8,7 @@
 #ifndef MOEC_LIB_TOOLS_BENCH_ROWS_ROUTING_H
 #define MOEC_LIB_TOOLS_BENCH_ROWS_ROUTING_H
 
-#include "Rows.h"
+#include "ExpertLoad.h"
 
 namespace moec::bench {
 
@@ -27,6 +27,11 @@ struct Routing {
 /// which is drawn for each `index`.
 Routing drawRouting(const BenchLayer &layer, const Row &row, uint64_t seed,
                     int64_t index);
+
+/// Each token chooses distinct experts without replacement, by the popularity
+/// of the load.
+Routing drawRouting(const BenchLayer &layer, int64_t tokens,
+                    const ExpertLoad &load, uint64_t seed);
 
 /// Draws `count` routings. With `peer` and few tokens, takes the seeds whose
 /// touched experts and rows are closest to the recorded ones.

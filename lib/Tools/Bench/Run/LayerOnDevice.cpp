@@ -90,6 +90,21 @@ LayerOnDevice::create(Session &session, const BenchLayer &layer,
   return made;
 }
 
+Result<std::unique_ptr<LayerOnDevice>>
+LayerOnDevice::createBeside(Session &session, const LayerOnDevice &other,
+                            ReadyLayer compiled) {
+  if (!other.isFilled)
+    return create(session, other.layer, std::move(compiled));
+  std::unique_ptr<LayerOnDevice> made(
+      new LayerOnDevice(other.layer, std::move(compiled.spec)));
+  made->views = other.views;
+  made->weights = other.weights;
+  made->tables = other.tables;
+  made->isFilled = true;
+  MOEC_TRY(made->load(session, std::move(compiled)));
+  return made;
+}
+
 Status LayerOnDevice::load(Session &session, ReadyLayer compiled) {
   executor.reset();
   compileSeconds = compiled.seconds;

@@ -61,6 +61,13 @@ public:
   static moert::Result<std::unique_ptr<LayerOnDevice>>
   create(Session &session, const BenchLayer &layer, ReadyLayer compiled);
 
+  /// Another compilation of the layer of `other`, with the same weights in
+  /// memory if no launch has overwritten them in place. `other` must outlive
+  /// the result.
+  static moert::Result<std::unique_ptr<LayerOnDevice>>
+  createBeside(Session &session, const LayerOnDevice &other,
+               ReadyLayer compiled);
+
   /// Replaces this compilation by another one of the same layer; keeps the
   /// weights.
   moert::Status load(Session &session, ReadyLayer compiled);

@@ -56,11 +56,24 @@ Status RowRun::addSet() {
     size_t bytes = routing.ids.size() * sizeof(int32_t);
     MOEC_TRY(allocate(set.ids, static_cast<int64_t>(bytes)));
     MOEC_TRY(allocate(set.weights, static_cast<int64_t>(bytes)));
-    MOEC_TRY(session.device.copyIn(set.ids->data(), routing.ids.data(), bytes));
-    MOEC_TRY(session.device.copyIn(set.weights->data(), routing.weights.data(),
-                                   bytes));
+    MOEC_TRY(copyRouting(set, routing));
   }
   sets.push_back(std::move(set));
+  return Status::ok();
+}
+
+Status RowRun::copyRouting(const Set &set, const Routing &routing) {
+  size_t bytes = routing.ids.size() * sizeof(int32_t);
+  MOEC_TRY(session.device.copyIn(set.ids->data(), routing.ids.data(), bytes));
+  return session.device.copyIn(set.weights->data(), routing.weights.data(),
+                               bytes);
+}
+
+Status RowRun::setRoutings(std::vector<Routing> given) {
+  routings = std::move(given);
+  samples.clear();
+  for (auto [set, routing] : llvm::zip(sets, routings))
+    MOEC_TRY(copyRouting(set, routing));
   return Status::ok();
 }
 

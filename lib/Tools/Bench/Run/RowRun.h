@@ -42,6 +42,11 @@ public:
   /// whose experts are decided by the last bits of its logits may get others.
   std::vector<Routing> chooseRoutings() const;
   const std::vector<Routing> &getRoutings() const { return routings; }
+  /// Replaces ids and weights, one routing per set. A captured graph reads the
+  /// new ones.
+  moert::Status setRoutings(std::vector<Routing> given);
+  /// Takes over what check() expects of a run with equal routings and sets.
+  void expectLike(const RowRun &other) { samples = other.samples; }
 
   /// Runs all sets once, on poisoned outputs.
   moert::Status runAll();
@@ -80,6 +85,7 @@ private:
         routings(std::move(routings)) {}
 
   moert::Status addSet();
+  moert::Status copyRouting(const Set &set, const Routing &routing);
   moert::Result<std::vector<uint8_t>> readRows(int64_t set,
                                                const std::vector<int64_t> &);
   Sample makeSample(int64_t set) const;

@@ -9,6 +9,7 @@
 
 #include "../../Run/PlanRun.h"
 #include "../Fit/Fit.h"
+#include "../Loads/Loads.h"
 #include "../Run/Profile.h"
 #include "../TryStatus.h"
 #include "../Tune/Tune.h"
@@ -23,10 +24,6 @@ using namespace moec;
 using namespace moec::bench;
 using moert::Result;
 using moert::Status;
-
-/// Weights are cold if so many bytes are read between two reads of them:
-/// several times the L2 cache of any GPU.
-static constexpr double kColdBytes = 300e6;
 
 int64_t RowTable::getNumSets(const Row &row) {
   return row.tokens <= 1024 ? 8 : row.tokens <= 4096 ? 4 : 2;
@@ -51,6 +48,8 @@ llvm::StringRef RowTable::getField() const {
     return "launches";
   if (!options.fit.empty())
     return kTimedField;
+  if (options.loads > 0)
+    return kLoadsField;
   return options.tune.empty() ? "floor_us" : kTunedField;
 }
 
@@ -97,6 +96,8 @@ int RowTable::run() {
     return finishTuning();
   if (!options.fit.empty())
     return finishFit();
+  if (options.loads > 0)
+    return finishLoads();
   if (options.profile)
     return numFailed > 0 ? 1 : numDone < (int64_t)names.size() ? 2 : 0;
   std::vector<const llvm::json::Object *> measured;
@@ -200,9 +201,9 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
     watchdog.arm(options.rowLimit + (makesTable() ? 0 : tuneSeconds));
   Status status = options.profile ? profileRow(layer, routed, row, result)
                   : !options.tune.empty() ? tuneRow(layer, row, result)
-                  : !options.fit.empty()
-                      ? fitRow(layer, row, result)
-                      : measureRow(layer, routed, row, result);
+                  : !options.fit.empty()  ? fitRow(layer, row, result)
+                  : options.loads > 0 ? measureLoads(layer, row, result)
+                                      : measureRow(layer, routed, row, result);
   watchdog.disarm();
   if (!status) {
     result["status"] = "failed";

@@ -16,6 +16,10 @@
 
 namespace moec::bench {
 
+/// Weights are cold if so many bytes are read between two reads of them:
+/// several times the L2 cache of any GPU.
+inline constexpr double kColdBytes = 300e6;
+
 class RowTable {
 public:
   RowTable(Session &session, const Options &options, const Table &table,
@@ -60,6 +64,9 @@ private:
   moert::Status fitRow(LayerOnDevice &layer, const Row &row,
                        llvm::json::Object &result);
   int finishFit();
+  moert::Status measureLoads(LayerOnDevice &layer, const Row &row,
+                             llvm::json::Object &result);
+  int finishLoads();
   /// The number of sets of routings and hidden states that alternate: that of
   /// the recorded measurement, or fewer if each run is long and reads
   /// everything anyway.
@@ -79,7 +86,8 @@ private:
   llvm::StringRef getField() const;
   /// Whether rows are measured for the record.
   bool makesTable() const {
-    return !options.profile && options.tune.empty() && options.fit.empty();
+    return !options.profile && options.tune.empty() && options.fit.empty() &&
+           options.loads == 0;
   }
   /// Records that the current row hangs, and ends the process.
   [[noreturn]] void endHanging();
@@ -98,7 +106,7 @@ private:
   /// layer, row and dense pair.
   std::unique_ptr<Yardstick> yardstick;
   bool canMeasureLayer = false, canMeasureRow = false, canMeasureDense = false;
-  /// Time limit of --tune and --fit for each remaining row.
+  /// Time limit of --tune, --fit and --loads for each remaining row.
   double tuneSeconds = 0;
   double begin;
   int64_t numFailed = 0, numDone = 0;

@@ -14,7 +14,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
-#include <numeric>
 #include <optional>
 
 using namespace moec;
@@ -31,7 +30,7 @@ static constexpr double kMinGain = 0.005;
 
 Result<std::vector<TunableKernel>>
 moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
-                                const Row &row, size_t most) {
+                                const Row &row, size_t most, bool isSkewed) {
   std::unique_ptr<LayerModule> module;
   // Candidates are evaluated without joined gemms.
   MOEC_TRY_ASSIGN(module, LayerModule::lower(session, layer, nullptr,
@@ -49,14 +48,17 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
     llvm::erase_if(candidates, [](const Candidate &candidate) {
       return !candidate.whyNot.empty();
     });
+    std::unique_ptr<CostModel> model =
+        found.schedule->costModel(found.phase, found.load, module->getTarget());
+    moec::Routing routing =
+        isSkewed ? moec::Routing::Zipf : moec::Routing::Uniform;
     // Ties keep the schedule's order.
-    std::vector<size_t> order(candidates.size());
-    std::iota(order.begin(), order.end(), 0);
-    llvm::sort(order, [&](size_t a, size_t b) {
-      return std::pair(candidates[a].us.front(), a) <
-             std::pair(candidates[b].us.front(), b);
-    });
-    for (size_t i : order) {
+    std::vector<std::pair<double, size_t>> order;
+    for (auto [i, candidate] : llvm::enumerate(candidates))
+      order.push_back(
+          {model->predict(candidate.config, row.tokens, routing).us, i});
+    llvm::sort(order);
+    for (auto [us, i] : order) {
       std::string text = printWholeConfig(candidates[i].config);
       if (text != tunable.chosen &&
           !llvm::is_contained(tunable.candidates, text) &&

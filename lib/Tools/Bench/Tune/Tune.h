@@ -25,10 +25,11 @@ struct TunableKernel {
   std::vector<std::string> candidates;
 };
 
-/// The kernels that the row launches, with at most `most` candidates each.
+/// The kernels that the row launches, with at most `most` candidates each, by
+/// their times with a uniform or a skewed load.
 moert::Result<std::vector<TunableKernel>>
 findTunableKernels(const Session &session, const BenchLayer &layer,
-                   const Row &row, size_t most);
+                   const Row &row, size_t most, bool isSkewed = false);
 
 struct TunedRow {
   /// Seconds of the layer with the chosen configs, and with the best measured
