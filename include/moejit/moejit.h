@@ -409,11 +409,11 @@ typedef struct moejit_verify_options {
 /* Compares sampled rows of some runs with the float64 reference over the bound
  * weights, which are kept from here on (docs/howto/debug.md). A wrong row is
  * told on the error stream, and by the next moert_layer_synchronize() or
- * moert_layer_synchronize_stream(). On a GPU comparisons are at work for at most
- * 250 / every of the time; a run due before is left out. Clones made afterwards
- * are compared too.
- * MOERT_UNAVAILABLE for a layer that cannot be compared; if only $MOEC_VERIFY
- * asks for it, that is a warning. `options` may be NULL. */
+ * moert_layer_synchronize_stream(). On a GPU comparisons are at work for at
+ * most 250 / every of the time; a run due before is left out. Clones made
+ * afterwards are compared too. MOERT_UNAVAILABLE for a layer that cannot be
+ * compared; if only $MOEC_VERIFY asks for it, that is a warning. `options` may
+ * be NULL. */
 MOERT_API moert_status *
 moejit_layer_verify(moert_layer *layer, const moejit_verify_options *options);
 /* Not 0: runs of the layer are compared. */
