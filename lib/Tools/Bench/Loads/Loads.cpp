@@ -21,6 +21,12 @@ using moert::Status;
 
 /// Seconds of one observation.
 static constexpr double kObserveSeconds = 0.025;
+/// Observations of a config with a load, an even number: configs take turns in
+/// alternating order, so that what drifts with the device's temperature is the
+/// same for all.
+static constexpr int kPasses = 4;
+/// Seconds under load until the device's clock has settled.
+static constexpr double kSettleSeconds = 2;
 /// The share of the time for checks of results, beyond those of each kind.
 static constexpr double kCheckShare = 0.3;
 
@@ -97,6 +103,8 @@ public:
     routings = draw(loads.front(), 0);
     MOEC_TRY(add(layer, "as compiled"));
     MOEC_TRY(addOthers());
+    if (session.hasClock)
+      MOEC_TRY(configs.front().run->observe(kSettleSeconds).status());
     for (auto [i, load] : llvm::enumerate(loads)) {
       if (isOver() && !result.loads.empty())
         break;
@@ -187,10 +195,11 @@ private:
         measured.mostRows = std::max(measured.mostRows, ++rows[id]);
     measured.isChecked = checkedKinds.insert(load.kind).second ||
                          checkSeconds < kCheckShare * (getSeconds() - begin);
+    std::vector<std::vector<double>> observed;
     for (size_t i = 0; i < configs.size();) {
       Result<double> seconds = observe(*configs[i].run, measured.isChecked);
       if (seconds) {
-        measured.seconds.push_back(*seconds);
+        observed.push_back({*seconds});
         ++i;
         continue;
       }
@@ -201,22 +210,29 @@ private:
       remove(i);
     }
     if (session.hasClock)
-      MOEC_TRY(measureAgain(measured));
+      MOEC_TRY(observeAgain(observed));
+    for (std::vector<double> &times : observed)
+      measured.seconds.push_back(findMiddle(times));
     result.loads.push_back(std::move(measured));
     return Status::ok();
   }
 
-  /// Measures the layer as compiled once more, since the device warms up while
-  /// the others run, and then the best configs until the best one was measured
-  /// twice, since the least of many times is too low.
-  Status measureAgain(MeasuredLoad &measured) {
-    std::set<size_t> done;
-    for (size_t i = 0; done.insert(i).second; i = measured.getBest()) {
-      double again;
-      MOEC_TRY_ASSIGN(again, observe(*configs[i].run, /*doCheck=*/false));
-      measured.seconds[i] = (measured.seconds[i] + again) / 2;
-    }
+  Status observeAgain(std::vector<std::vector<double>> &observed) {
+    for (int pass = 1; pass < kPasses; ++pass)
+      for (size_t i = 0; i < configs.size(); ++i) {
+        size_t config = pass % 2 ? configs.size() - 1 - i : i;
+        double again;
+        MOEC_TRY_ASSIGN(again,
+                        observe(*configs[config].run, /*doCheck=*/false));
+        observed[config].push_back(again);
+      }
     return Status::ok();
+  }
+
+  /// The mean of the two in the middle.
+  static double findMiddle(std::vector<double> &times) {
+    llvm::sort(times);
+    return (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
   }
 
   /// Seconds with the present routings; 0 without a clock.
