@@ -294,6 +294,8 @@ int64_t LayerSpec::getSharedUnit(StringRef experts, int64_t ranks) const {
 /// The elements of a rank with most of them.
 static int64_t getShare(const LayerSpec &spec, StringRef experts,
                         int64_t ranks) {
+  if (ranks == 1)
+    return getWidth(spec, experts);
   int64_t unit = spec.getSharedUnit(experts, ranks);
   return divideCeil(getWidth(spec, experts), ranks * unit) * unit;
 }

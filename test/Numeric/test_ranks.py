@@ -132,6 +132,13 @@ def test_layers(layer, ranks, tmp_path):
     verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
 
 
+def test_blocks_of_a_whole_shared_expert(tmp_path):
+    """Two of its 18 columns are in the second block, and no rank has fewer."""
+    weight = {"dtype": "int4", "scale": {"block": [16, 32]}}
+    shared = {"intermediate_size": 18, "quantization": {"weight": weight}}
+    verify(tmp_path, spec_of(dtype="f32", shared_experts=shared), Ranks(2, 1), options=("--target=cpu",))
+
+
 def test_biases_of_the_shared_expert(tmp_path):
     """One rank of a group adds the bias of the second gemm."""
     shared = {"intermediate_size": 72, "bias": True, "scale": 0.5}
