@@ -345,6 +345,21 @@ def test_near_tie_at_the_edge_and_in_the_order():
     assert listed == [[0, 1, 2], [0, 1, 3], [1, 0, 2], [1, 0, 3]]
 
 
+def test_near_tie_behind_equal_keys():
+    # Both 1 and 2 have the key 1; that of 0 is one ulp less, and a kernel may round it up to 1.
+    below = np.nextafter(F32(1), F32(0))
+    got, _ = route([below, 1, 1], 1, score="identity")
+    assert got.ids[0].tolist() == [1] and got.near[0]
+    assert got.accepts(0, np.array([0])) and not got.accepts(0, np.array([2]))
+
+
+def test_near_tie_of_groups_behind_equal_ones():
+    below = np.nextafter(F32(1), F32(0))
+    got, _ = route([below, 0, 1, 0, 1, 0], 1, score="identity", num_groups=3, topk_groups=1, group_score="max")
+    assert got.ids[0].tolist() == [2] and got.near[0]
+    assert got.accepts(0, np.array([0])) and not got.accepts(0, np.array([4]))
+
+
 def test_nearness_is_no_chain():
     # The ends of the chain are six ulps apart, so their order is fixed.
     got, _ = route([up(1.0, 6), up(1.0, 3), 1.0], 1, score="identity")

@@ -39,9 +39,10 @@ def _may_precede(order: np.ndarray, a, b):
 
 
 def _near_in_ranking(order: np.ndarray, best: np.ndarray, count: int) -> np.ndarray:
-    """Rows in which two neighbours among the first count + 1 are near."""
-    top = np.take_along_axis(order, best[..., : count + 1], axis=-1)
-    return is_near(top[..., 1:], top[..., :-1]).any(axis=-1)
+    """Rows in which two neighbours among the first `count` are near, or any other to the last of these: equal keys
+    may stand between them."""
+    top = np.take_along_axis(order, best[..., :count], axis=-1)
+    return is_near(top[..., 1:], top[..., :-1]).any(axis=-1) | is_near(order, top[..., -1:]).any(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,9 @@ class Selection:
         if self._group_order is not None:
             kept = self.routing.topk_groups
             best = ranked(self._group_order)
-            edge = np.take_along_axis(
-                self._group_order, best[:, kept - 1 : kept + 1], axis=1
-            )
-            if edge.shape[1] == 2:
-                near |= is_near(edge[:, 0], edge[:, 1])
+            inside = np.take_along_axis(self._group_order, best[:, :kept], axis=1)
+            outside = np.take_along_axis(self._group_order, best[:, kept:], axis=1)
+            near |= is_near(inside[:, :, None], outside[:, None, :]).any(axis=(1, 2))
             stays = np.zeros(self._group_order.shape, bool)
             np.put_along_axis(stays, best[:, :kept], True, axis=1)
             stays = np.repeat(stays, self._group_size, axis=1)
