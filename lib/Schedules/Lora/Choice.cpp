@@ -65,6 +65,21 @@ struct ShrinkSchedule final
   ShrinkSchedule() : ScheduleOf("gpu.lora_shrink", "tile.lora_shrink") {}
 };
 
+/// A schedule whose time on a GPU `predictTime` gives.
+template <typename Base, typename OpT,
+          double (*predictTime)(OpT, tile::LoadAttr, int64_t, Routing,
+                                const DeviceRates &)>
+struct TimedSchedule : ScheduleWith<Base, PredictsTime> {
+  using ScheduleWith<Base, PredictsTime>::ScheduleWith;
+  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
+                 Routing routing, const DeviceRates &device) const override {
+    return predictTime(cast<OpT>(op), load, tokens, routing, device);
+  }
+  double getLaunchTime(const DeviceRates &device) const override {
+    return device.getRankingLaunchTime();
+  }
+};
+
 //===----------------------------------------------------------------------===//
 // gpu.lora_tile
 //===----------------------------------------------------------------------===//
@@ -125,18 +140,10 @@ int64_t tileBlock(Operation *, tile::ConfigAttr config) {
 }
 
 struct TileSchedule final
-    : ScheduleWith<ScheduleOf<tileIllegal<tile::GpuLoraTileAttr>, chooseTile,
-                              tileGrid, tileBlock<tile::GpuLoraTileAttr>>,
-                   PredictsTime> {
-  TileSchedule() : ScheduleWith("gpu.lora_tile", "tile.lora_shrink") {}
-  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
-                 Routing routing, const DeviceRates &device) const override {
-    return predictShrink(cast<tile::LoraShrinkOp>(op), load, tokens, routing,
-                         device);
-  }
-  double getLaunchTime(const DeviceRates &device) const override {
-    return device.getRankingLaunchTime();
-  }
+    : TimedSchedule<ScheduleOf<tileIllegal<tile::GpuLoraTileAttr>, chooseTile,
+                               tileGrid, tileBlock<tile::GpuLoraTileAttr>>,
+                    tile::LoraShrinkOp, predictShrink> {
+  TileSchedule() : TimedSchedule("gpu.lora_tile", "tile.lora_shrink") {}
 };
 
 //===----------------------------------------------------------------------===//
@@ -163,18 +170,10 @@ moert::Expr partsGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
 }
 
 struct PartsSchedule final
-    : ScheduleWith<ScheduleOf<tileIllegal<tile::GpuLoraPartsAttr>, chooseParts,
-                              partsGrid, tileBlock<tile::GpuLoraPartsAttr>>,
-                   PredictsTime> {
-  PartsSchedule() : ScheduleWith("gpu.lora_parts", "tile.lora_shrink") {}
-  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
-                 Routing routing, const DeviceRates &device) const override {
-    return predictParts(cast<tile::LoraShrinkOp>(op), load, tokens, routing,
-                        device);
-  }
-  double getLaunchTime(const DeviceRates &device) const override {
-    return device.getRankingLaunchTime();
-  }
+    : TimedSchedule<ScheduleOf<tileIllegal<tile::GpuLoraPartsAttr>, chooseParts,
+                               partsGrid, tileBlock<tile::GpuLoraPartsAttr>>,
+                    tile::LoraShrinkOp, predictParts> {
+  PartsSchedule() : TimedSchedule("gpu.lora_parts", "tile.lora_shrink") {}
 };
 
 //===----------------------------------------------------------------------===//
@@ -223,18 +222,10 @@ int64_t updateBlock(Operation *, tile::ConfigAttr config) {
 }
 
 struct UpdateSchedule final
-    : ScheduleWith<
+    : TimedSchedule<
           ScheduleOf<updateIllegal, chooseUpdate, updateGrid, updateBlock>,
-          PredictsTime> {
-  UpdateSchedule() : ScheduleWith("gpu.lora_update", "tile.lora_update") {}
-  double predict(Operation *op, tile::LoadAttr load, int64_t tokens,
-                 Routing routing, const DeviceRates &device) const override {
-    return predictUpdate(cast<tile::LoraUpdateOp>(op), load, tokens, routing,
-                         device);
-  }
-  double getLaunchTime(const DeviceRates &device) const override {
-    return device.getRankingLaunchTime();
-  }
+          tile::LoraUpdateOp, predictUpdate> {
+  UpdateSchedule() : TimedSchedule("gpu.lora_update", "tile.lora_update") {}
 };
 
 } // namespace
