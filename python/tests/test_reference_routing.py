@@ -346,7 +346,7 @@ def test_near_tie_at_the_edge_and_in_the_order():
 
 
 def test_near_tie_behind_equal_keys():
-    # Both 1 and 2 have the key 1; that of 0 is one ulp less, and a kernel may round it up to 1.
+    # Experts 1 and 2 have the key 1; the key of 0 is one ulp less, and a kernel may round it up to 1.
     below = np.nextafter(F32(1), F32(0))
     got, _ = route([below, 1, 1], 1, score="identity")
     assert got.ids[0].tolist() == [1] and got.near[0]

@@ -64,7 +64,7 @@ private:
   Value input;
   SharedProduct product;
   PartTable parts;
-  /// What the rows of a part are shrunk to.
+  /// The shrunk rows of a part.
   Value shrunk;
 };
 

@@ -21,8 +21,7 @@ std::optional<AdapterTiles> sm90::getAdapterTiles(tile::GemmOp op) {
                       int64_t(op.getMatrices().size())};
 }
 
-/// Whether the epilogue uses each update to add it to its sum, ahead of
-/// everything else.
+/// True if the epilogue adds each update to its sum, ahead of everything else.
 static bool addsUpdatesToSums(tile::GemmOp op) {
   Block &body = op.getEpilogue().front();
   auto updates = body.getArguments().take_back(op.getMatrices().size());

@@ -111,7 +111,7 @@ struct BlockMUse {
 
 /// Adapters of a call.
 struct AdapterUse {
-  /// How many have rows, and bytes of their second matrices.
+  /// The number of adapters with rows, and bytes of their second matrices.
   double count = 0, bytes = 0;
 };
 
@@ -265,7 +265,7 @@ private:
   bool hasSource;
   /// Bits of an element, per elementwise operand; empty without groups.
   SmallVector<int64_t> updateBits;
-  /// Those of the call whose time is being predicted.
+  /// The adapters of the call whose time is being predicted.
   AdapterUse adapters;
   /// Kept, because a config is asked for at many token counts.
   DenseMap<tile::ConfigAttr, std::unique_ptr<GemmShape>> shapes;

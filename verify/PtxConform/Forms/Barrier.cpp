@@ -203,6 +203,13 @@ void addTransactions(Family &family) {
   // All threads of a CTA at one mbarrier: writes of the others are visible
   // after the wait.
   family.shared(4, 16);
+  const std::string readAnother =
+      "wait:\n"
+      "\tmbarrier.try_wait.parity.shared.b64 %p1, [%smem], 0;\n"
+      "\t@!%p1 bra wait;\n"
+      "\txor.b32 %t0, %thread, 101;\n"
+      "\tmad.lo.s32 %t0, %t0, 4, %smem;\n"
+      "\tld.shared.b32 %d0, [%t0+16];\n";
   family.body("mbarrier [a whole CTA meets]",
               "\tsetp.ne.b32 %p0, %thread, 0;\n"
               "\t@%p0 bra made;\n"
@@ -210,13 +217,8 @@ void addTransactions(Family &family) {
               "made:\n"
               "\tbar.sync 0;\n"
               "\tst.shared.b32 [%sh], %a0;\n"
-              "\tmbarrier.arrive.shared.b64 %u0, [%smem];\n"
-              "wait:\n"
-              "\tmbarrier.try_wait.parity.shared.b64 %p1, [%smem], 0;\n"
-              "\t@!%p1 bra wait;\n"
-              "\txor.b32 %t0, %thread, 101;\n"
-              "\tmad.lo.s32 %t0, %t0, 4, %smem;\n"
-              "\tld.shared.b32 %d0, [%t0+16];\n",
+              "\tmbarrier.arrive.shared.b64 %u0, [%smem];\n" +
+                  readAnother,
               {B32}, {B32});
   family.body("st.async",
               "\tsetp.ne.b32 %p0, %thread, 0;\n"
@@ -228,13 +230,8 @@ void addTransactions(Family &family) {
               "\tmapa.shared::cluster.u32 %t0, %sh, 0;\n"
               "\tmapa.shared::cluster.u32 %t1, %smem, 0;\n"
               "\tst.async.shared::cluster.mbarrier::complete_tx::bytes.b32 "
-              "[%t0], %a0, [%t1];\n"
-              "wait:\n"
-              "\tmbarrier.try_wait.parity.shared.b64 %p1, [%smem], 0;\n"
-              "\t@!%p1 bra wait;\n"
-              "\txor.b32 %t0, %thread, 101;\n"
-              "\tmad.lo.s32 %t0, %t0, 4, %smem;\n"
-              "\tld.shared.b32 %d0, [%t0+16];\n",
+              "[%t0], %a0, [%t1];\n" +
+                  readAnother,
               {B32}, {B32});
 }
 

@@ -118,7 +118,7 @@ bool Shadow::isOrderedForWrite(const Access &earlier,
           now.oracle->isBehind(earlier.serial(), now.serial()));
 }
 
-/// Whether `earlier`, a read or a copy, had ended before another CTA arrived
+/// True if `earlier`, a read or a copy, had ended before another CTA arrived
 /// where the thread of a write `now` has waited.
 static bool isFinished(const Access &earlier, const Accessor &now) {
   if (!now.finished)
