@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 using moec::bench::Watchdog;
 

@@ -25,8 +25,9 @@ static constexpr double kObserveSeconds = 0.025;
 /// alternating order, so that what drifts with the device's temperature is the
 /// same for all.
 static constexpr int kPasses = 4;
-/// Seconds under load until the device's clock has settled.
-static constexpr double kSettleSeconds = 2;
+/// Seconds under load until the device's clock has settled: at first, and after
+/// the checks of a load, during which the device rests.
+static constexpr double kSettleSeconds = 2, kSettleAgainSeconds = 0.3;
 /// The share of the time for checks of results, beyond those of each kind.
 static constexpr double kCheckShare = 0.3;
 
@@ -195,64 +196,53 @@ private:
         measured.mostRows = std::max(measured.mostRows, ++rows[id]);
     measured.isChecked = checkedKinds.insert(load.kind).second ||
                          checkSeconds < kCheckShare * (getSeconds() - begin);
-    std::vector<std::vector<double>> observed;
     for (size_t i = 0; i < configs.size();) {
-      Result<double> seconds = observe(*configs[i].run, measured.isChecked);
-      if (seconds) {
-        observed.push_back({*seconds});
+      Status status = prepare(*configs[i].run, measured.isChecked);
+      if (status) {
         ++i;
         continue;
       }
       // Nothing is compared with a layer that fails as compiled.
       if (i == 0)
-        return seconds.status();
-      MOEC_TRY(drop(result.configs[i], seconds.status()));
+        return status;
+      MOEC_TRY(drop(result.configs[i], status));
       remove(i);
     }
+    measured.observations.resize(configs.size());
     if (session.hasClock)
-      MOEC_TRY(observeAgain(observed));
-    for (std::vector<double> &times : observed)
-      measured.seconds.push_back(findMiddle(times));
+      MOEC_TRY(observe(measured.observations));
     result.loads.push_back(std::move(measured));
     return Status::ok();
   }
 
-  Status observeAgain(std::vector<std::vector<double>> &observed) {
-    for (int pass = 1; pass < kPasses; ++pass)
-      for (size_t i = 0; i < configs.size(); ++i) {
-        size_t config = pass % 2 ? configs.size() - 1 - i : i;
-        double again;
-        MOEC_TRY_ASSIGN(again,
-                        observe(*configs[config].run, /*doCheck=*/false));
-        observed[config].push_back(again);
-      }
+  /// Gives a run the present routings.
+  Status prepare(RowRun &run, bool doCheck) {
+    MOEC_TRY(run.setRoutings(routings));
+    if (!doCheck)
+      return Status::ok();
+    double start = getSeconds();
+    MOEC_TRY(run.runAll());
+    RowRun &first = *configs.front().run;
+    if (&run != &first)
+      run.expectLike(first);
+    MOEC_TRY(run.check().status());
+    checkSeconds += getSeconds() - start;
     return Status::ok();
   }
 
-  /// The mean of the two in the middle.
-  static double findMiddle(std::vector<double> &times) {
-    llvm::sort(times);
-    return (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
-  }
-
-  /// Seconds with the present routings; 0 without a clock.
-  Result<double> observe(RowRun &run, bool doCheck) {
-    MOEC_TRY(run.setRoutings(routings));
-    RowRun &first = *configs.front().run;
-    if (doCheck) {
-      double start = getSeconds();
-      MOEC_TRY(run.runAll());
-      if (&run != &first)
-        run.expectLike(first);
-      MOEC_TRY(run.check().status());
-      checkSeconds += getSeconds() - start;
-    }
-    if (!session.hasClock)
-      return 0.0;
-    Observation observation;
-    MOEC_TRY_ASSIGN(observation, run.observe(kObserveSeconds));
-    MOEC_TRY(run.checkAgain());
-    return observation.seconds;
+  Status observe(std::vector<std::vector<double>> &observations) {
+    MOEC_TRY(configs.front().run->observe(kSettleAgainSeconds).status());
+    for (int pass = 0; pass < kPasses; ++pass)
+      for (size_t i = 0; i < configs.size(); ++i) {
+        size_t config = pass % 2 ? configs.size() - 1 - i : i;
+        Observation observation;
+        MOEC_TRY_ASSIGN(observation,
+                        configs[config].run->observe(kObserveSeconds));
+        observations[config].push_back(observation.seconds);
+      }
+    for (Config &config : configs)
+      MOEC_TRY(config.run->checkAgain());
+    return Status::ok();
   }
 
   /// Forgets a config and its times.
@@ -262,7 +252,7 @@ private:
     configs.erase(configs.begin() + i);
     result.configs.erase(result.configs.begin() + i);
     for (MeasuredLoad &load : result.loads)
-      load.seconds.erase(load.seconds.begin() + i);
+      load.observations.erase(load.observations.begin() + i);
   }
 
   Session &session;

@@ -18,19 +18,20 @@ struct MeasuredLoad {
   /// Local experts that have rows, and the rows of the largest one, in the
   /// first set.
   int64_t experts = 0, mostRows = 0;
-  /// The first is the layer as compiled. Zeros without a clock.
-  std::vector<double> seconds;
+  /// Observations of each config, as many of each and an even number; none
+  /// without a clock. The first config is the layer as compiled.
+  std::vector<std::vector<double>> observations;
   bool isChecked = false;
 
-  size_t getBest() const {
-    return std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
-  }
+  bool isTimed() const { return !observations.front().empty(); }
+  double getSeconds(size_t config) const;
+  /// The best config by the first half of the observations.
+  size_t getBest() const;
   /// Time of the layer as compiled beyond that of the best config, as a share
-  /// of the latter; 0 without a clock.
-  double getRegret() const {
-    double best = seconds[getBest()];
-    return best > 0 ? seconds.front() / best - 1 : 0;
-  }
+  /// of the latter, by the second half of the observations: the least of many
+  /// noisy times, which chose the config, would be too small. Negative where
+  /// the second half disagrees; 0 without a clock.
+  double getRegret() const;
 };
 
 struct LoadsOfRow {
