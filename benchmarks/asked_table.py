@@ -1,11 +1,13 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The page of the layers that users of other libraries asked for, from records of asked.py and of moe-bench."""
+"""The page of the layers that users of other libraries asked for, from records of asked.py, moe-bench and peers.py."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+
+import peers_table
 
 TABLE = pathlib.Path(__file__).with_name("asked.json")
 #: Columns of the page; other counts of asked.json are in the records.
@@ -61,4 +63,4 @@ def table(records: list[dict]) -> list[str]:
         lines.append(f"| {layer['num_experts']}{local}, {layer['top_k']} | {layer['hidden_size']} x "
                      f"{layer['intermediate_size']} | {layer['dtype']} | {asked} | {row['compile_seconds']:.1f} | "
                      f"{row['package_bytes'] / 1e6:.1f} | {row['weight_bytes'] / 1e6:.0f} | {' | '.join(cells)} |")
-    return lines
+    return lines + peers_table.table(records, layers, TOKENS)
