@@ -33,7 +33,7 @@ def test_quantized(case, target, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
-#: Positions of one row per CTA and of four; rows of an expert and an adapter make more than one part of 16.
+#: Positions of one row per CTA and of four; rows of an expert and an adapter make more than one tile of 16.
 @pytest.mark.parametrize(("dtype", "tokens"), [("bf16", 150), ("bf16", 390), ("f16", 150)])
 def test_many_rows(dtype, tokens, runs):
     """Windows with slots of several experts and adapters, and of none."""
@@ -113,15 +113,35 @@ def test_tiles_of_appended_adapters(tiles, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
-#: Windows of one, four and 16 positions.
-@pytest.mark.parametrize(("target", "tokens"), [("sm_80", 90), ("sm_90a", 300), ("sm_80", 4100)])
-def test_parts_of_rows(target, tokens, runs):
-    """gpu.lora_parts, whose CTAs take rows of an expert and an adapter wherever they are."""
-    sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": "bf16"}
-    case = Case(f"lora_parts_{tokens}", BASE | sizes | {"lora": {"adapters": 2, "rank": 12}}, tokens)
-    configs = ("--config=lora_in:gpu.lora_parts warps=3 column_tiles=3",
-               "--config=lora_hidden:gpu.lora_parts warps=2 column_tiles=1")
-    run = runs.get(case, *TARGETS[target], *for_tokens(case), *configs)
+#: Parts of one and two tiles of rows, alone and side by side: CTAs with one tile of columns for few positions; rows of
+#: an expert that threads look at in one round and in several; more experts and adapters than lanes; one expert for all.
+PARTS = {
+    "few": ("sm_90a", 40, {}),
+    "some": ("sm_80", 90, {}),
+    "more": ("sm_90a", 300, {}),
+    "many": ("sm_80", 4100, {}),
+    "lists": ("sm_90a", 90, {"num_experts": 70, "top_k": 3, "lora": {"adapters": 67, "rank": 8}}),
+    "one_expert": ("sm_90a", 900, {"num_experts": 1, "top_k": 1, "lora": {"adapters": 3, "rank": 16}}),
+    "one_row": ("sm_90a", 1, {"lora": {"adapters": 1, "rank": 4}}),
+}
+FORMS = {
+    "parts": ("--config=lora_in:gpu.lora_parts warps=3 column_tiles=3",
+              "--config=lora_hidden:gpu.lora_parts warps=2 column_tiles=1"),
+    "chosen_parts": ("--config=lora_in:gpu.lora_parts warps=8 column_tiles=4",
+                     "--config=lora_hidden:gpu.lora_parts warps=8 column_tiles=2"),
+    "update": ("--set=expand-adapters.always", "--disable=append-adapters"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_rows(name, form, runs):
+    """CTAs take rows of an expert and an adapter wherever they are."""
+    target, tokens, fields = PARTS[name]
+    sizes = {"hidden_size": 72, "num_experts": 5, "top_k": 2, "intermediate_size": 40, "dtype": "bf16",
+             "lora": {"adapters": 2, "rank": 12}}
+    case = Case(f"lora_parts_{name}", BASE | sizes | fields, tokens)
+    run = runs.get(case, f"--target={target}", "--device=sim:1-2", *for_tokens(case), *FORMS[form])
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 

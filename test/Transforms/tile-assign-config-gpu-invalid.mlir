@@ -66,6 +66,18 @@ tile.kernel @parts(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref
 
 // -----
 
+tile.kernel @counted(%x: memref<?x64xbf16>, %a: memref<1024x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x32xbf16>, %z: memref<?x1xi32>, %t: i64) {
+  // expected-error@+1 {{CTAs count the rows of up to 1023 adapters, not of 1024}}
+  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<1024x3x16x64xbf16>)
+      offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
+      outs(%y, %z : memref<?x32xbf16>, memref<?x1xi32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 4, column_tiles = 2>}
+  tile.return
+}
+
+// -----
+
 tile.kernel @shrink(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
     %i: memref<?xi32>, %y: memref<?x16xf32>, %z: memref<?x1xi32>, %t: i64) {
   // expected-error@+1 {{vector_width = 3; give a divisor of 8}}

@@ -115,9 +115,9 @@ tile::ConfigAttr chooseTile(Operation *op, const Target &) {
 }
 
 /// CTAs that have a window each.
-moert::Expr windowBlocks(int64_t topK, ArrayRef<LoraShape::Window> windows) {
+moert::Expr windowBlocks(int64_t topK) {
   moert::Expr blocks = positionBlocks(topK, LoraShape::kTileRows);
-  for (const LoraShape::Window &window : windows)
+  for (const LoraShape::Window &window : LoraShape::kWindows)
     blocks = moert::Expr::max(
         blocks, moert::Expr::min(positionBlocks(topK, window.rows),
                                  window.positions / window.rows));
@@ -128,7 +128,7 @@ moert::Expr tileGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
   auto config = cast<tile::GpuLoraTileAttr>(attr);
   auto shrink = cast<tile::LoraShrinkOp>(op);
   LoraShape shape(shrink);
-  return windowBlocks(shrink.getTopK(), LoraShape::kWindows) *
+  return windowBlocks(shrink.getTopK()) *
          moert::Expr(shape.matrices *
                      llvm::divideCeil(shape.rank,
                                       kTileColumns * config.getColumnTiles()));
@@ -160,18 +160,43 @@ tile::ConfigAttr chooseParts(Operation *op, const Target &) {
       std::min(tiles, shape.matrices * shape.getColumnTiles()));
 }
 
+/// Parts of up to `rows` rows, at most, over all groups (PartTable).
+moert::Expr mostParts(int64_t topK, const LoraShape &shape, int64_t rows) {
+  return moert::Expr::min(positionBlocks(topK, 1),
+                          positionBlocks(topK, rows) +
+                              moert::Expr(shape.groups * shape.getKinds()));
+}
+
+std::string countIllegal(const LoraShape &shape) {
+  if (shape.adapters <= LoraShape::kMaxCounted)
+    return {};
+  return "CTAs count the rows of up to " + number(LoraShape::kMaxCounted) +
+         " adapters, not of " + number(shape.adapters);
+}
+
+std::string partsIllegal(Operation *op, tile::ConfigAttr attr,
+                         const Target &target) {
+  std::string reason = tileIllegal<tile::GpuLoraPartsAttr>(op, attr, target);
+  return reason.empty() ? countIllegal(LoraShape(cast<tile::LoraShrinkOp>(op)))
+                        : reason;
+}
+
 moert::Expr partsGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
   auto shrink = cast<tile::LoraShrinkOp>(op);
   LoraShape shape(shrink);
   int64_t tiles = cast<tile::GpuLoraPartsAttr>(attr).getColumnTiles();
-  return windowBlocks(shrink.getTopK(), LoraShape::kUpdateWindows) *
-         moert::Expr(
-             llvm::divideCeil(shape.matrices * shape.getColumnTiles(), tiles));
+  int64_t all = shape.matrices * shape.getColumnTiles();
+  int64_t topK = shrink.getTopK();
+  moert::Expr few =
+      moert::Expr::min(positionBlocks(topK, 1), LoraShape::kFewPositions);
+  return moert::Expr::max(few * moert::Expr(all),
+                          mostParts(topK, shape, LoraShape::kPartRows) *
+                              moert::Expr(llvm::divideCeil(all, tiles)));
 }
 
 struct PartsSchedule final
-    : TimedSchedule<ScheduleOf<tileIllegal<tile::GpuLoraPartsAttr>, chooseParts,
-                               partsGrid, tileBlock<tile::GpuLoraPartsAttr>>,
+    : TimedSchedule<ScheduleOf<partsIllegal, chooseParts, partsGrid,
+                               tileBlock<tile::GpuLoraPartsAttr>>,
                     tile::LoraShrinkOp, predictParts> {
   PartsSchedule() : TimedSchedule("gpu.lora_parts", "tile.lora_shrink") {}
 };
@@ -200,7 +225,7 @@ std::string updateIllegal(Operation *op, tile::ConfigAttr attr,
            " are more than " + number(LoraShape::kMaxShrunk);
   if (warps < 1 || warps > maxWarps)
     return "warps = " + number(warps) + "; give 1 to " + number(maxWarps);
-  return {};
+  return countIllegal(shape);
 }
 
 tile::ConfigAttr chooseUpdate(Operation *op, const Target &) {
@@ -213,8 +238,8 @@ tile::ConfigAttr chooseUpdate(Operation *op, const Target &) {
 }
 
 moert::Expr updateGrid(Operation *op, tile::ConfigAttr, const Target &) {
-  return windowBlocks(cast<tile::LoraUpdateOp>(op).getTopK(),
-                      LoraShape::kUpdateWindows);
+  auto update = cast<tile::LoraUpdateOp>(op);
+  return mostParts(update.getTopK(), LoraShape(update), LoraShape::kTileRows);
 }
 
 int64_t updateBlock(Operation *, tile::ConfigAttr config) {

@@ -7,96 +7,164 @@
 
 #include "Parts.h"
 
-#include "Slot.h"
-
 using namespace mlir;
 using namespace moec;
 using namespace moec::lora;
 
-I32 PartTable::loadAdapter(Index row) {
-  Index token = emitter.loadIndex(source, row);
-  I32 given = emitter.loadI32(adapterIds, token);
-  return select(given.isBelow(adapters), given, -1);
+/// The sum of the lanes up to this one.
+I32 PartTable::scan(I32 own) {
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    I32 other = emitter.shuffleUp(own, distance);
+    own = own + select(emitter.lane() < distance, emitter.i32(0), other);
+  }
+  return own;
 }
 
-/// Rows of the group before `position` with the adapter, counted by each warp.
-I32 PartTable::countBefore(Index begin, Index position, I32 adapter) {
-  constexpr int64_t atOnce = 4;
-  Index lane = emitter.toIndex(emitter.lane());
-  I32 count = emitter.loop(begin, position, atOnce * kWarp, emitter.i32(0),
-                           [&](Index from, I32 count) {
-                             for (int64_t i = 0; i < atOnce; ++i) {
-                               Index row = from + lane + i * kWarp;
-                               I32 other = loadAdapter(min(row, position));
-                               Flag isSame =
-                                   (row < position) & (other == adapter);
-                               count = count + isSame.toI32();
-                             }
-                             return count;
-                           });
-  for (int64_t mask = 1; mask < kWarp; mask *= 2)
-    count = count + emitter.shuffleXor(count, mask);
-  return count;
+PartTable::Found PartTable::find(ArrayRef<I32> sizes, I32 item) {
+  constexpr int64_t highest = int64_t(1) << 31;
+  I32 own = sizes.front();
+  for (I32 size : sizes.drop_front())
+    own = own + size;
+  I32 end = scan(own), rest = item - (end - own), list = emitter.i32(0);
+  I32 lanes = emitter.ballot((rest >= 0) & (item < end));
+  // A lane without the item computes numbers that no other lane reads.
+  for (int64_t i = 0; i + 1 < int64_t(sizes.size()); ++i) {
+    Flag isBehind = (list == i) & (rest >= sizes[i]);
+    rest = select(isBehind, rest - sizes[i], rest);
+    list = select(isBehind, list + 1, list);
+  }
+  I32 lane = emitter.lowestBit(lanes | highest);
+  I32 number = list + emitter.lane() * int64_t(sizes.size());
+  Found found;
+  found.exists = lanes != 0;
+  found.number = emitter.getFromLane(number, lane);
+  found.within = emitter.getFromLane(rest, lane);
+  return found;
 }
 
-/// Writes the first rows from `position` on with the adapter to the warp's
-/// table; returns their number.
-I32 PartTable::findRows(Index position, Index end, I32 adapter) {
-  struct State {
-    Index from;
-    I32 found;
-    auto fields() { return std::tie(from, found); }
-  };
-  I32 lane = emitter.lane();
-  I32 below = (emitter.i32(1) << lane) - 1;
-  // All lanes have read the rows of the part before.
-  emitter.warpBarrier();
-  State last = emitter.whileLoop(
-      State{position, emitter.i32(0)},
-      [&](State &state) { return (state.from < end) & (state.found < kRows); },
-      [&](State state) {
-        Index row = state.from + emitter.toIndex(lane);
-        I32 other = loadAdapter(min(row, end - 1));
-        Flag isSame = (row < end) & (other == adapter);
-        I32 same = emitter.ballot(isSame);
-        I32 place = state.found + (same & below).popcount();
-        emitter.ifThen(isSame & (place < kRows), [&] {
-          I32 at = emitter.warp() * kRows + place;
-          emitter.storeI32(row.toI32(), rowTable, emitter.toIndex(at));
-        });
-        return State{state.from + kWarp, state.found + same.popcount()};
+SmallVector<I32> PartTable::getNumbers() {
+  int64_t count = llvm::divideCeil(shape.groups, kWarp);
+  SmallVector<I32> bounds, numbers;
+  for (int64_t i = 0; i <= count; ++i) {
+    I32 group = min(emitter.lane() * count + i, shape.groups);
+    bounds.push_back(emitter.loadI32(offsets, {emitter.toIndex(group)}));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    I32 all = bounds[i + 1] - bounds[i];
+    numbers.push_back(min(all, all / rows + shape.getKinds()));
+  }
+  return numbers;
+}
+
+SmallVector<I32> PartTable::getParts() {
+  int64_t count = llvm::divideCeil(shape.getKinds(), kWarp);
+  SmallVector<I32> parts;
+  for (int64_t i = 0; i < count; ++i) {
+    I32 kind = emitter.lane() * count + i;
+    I32 safe = min(kind, shape.getKinds() - 1);
+    I32 found = emitter.loadI32(counts, {emitter.toIndex(safe)});
+    parts.push_back(select(kind < shape.getKinds(), divideUp(found, rows), 0));
+  }
+  return parts;
+}
+
+SmallVector<PartTable::Look> PartTable::look(I32 from, I32 end) {
+  SmallVector<Look> looks;
+  for (int64_t i = 0; i < kAtOnce; ++i) {
+    Look each;
+    each.row = from + emitter.thread() + i * emitter.getNumThreads();
+    each.exists = each.row < end;
+    I32 safe = min(each.row, end - 1);
+    Index token = emitter.loadIndex(source, emitter.toIndex(safe));
+    I32 given = emitter.loadI32(adapterIds, token);
+    each.kind = select(given.isBelow(shape.adapters), given, shape.adapters);
+    looks.push_back(each);
+  }
+  return looks;
+}
+
+void PartTable::count(I32 begin, I32 end) {
+  emitter.loop(begin, end, kAtOnce * emitter.getNumThreads(), [&](I32 from) {
+    for (const Look &each : look(from, end)) {
+      // One addition for all lanes with the kind.
+      I32 same = emitter.matchAny(select(each.exists, each.kind, -1));
+      Flag isFirst = emitter.lowestBit(same) == emitter.lane();
+      emitter.ifThen(each.exists & isFirst, [&] {
+        emitter.addAtomically(same.popcount(), counts,
+                              emitter.toIndex(each.kind));
       });
-  emitter.warpBarrier();
-  return min(last.found, kRows);
-}
-
-Index PartTable::getRow(I32 i) {
-  I32 at = emitter.warp() * kRows + i;
-  return emitter.loadIndex(rowTable, emitter.toIndex(at));
-}
-
-void PartTable::emitPosition(Index position,
-                             function_ref<void(const Part &)> body) {
-  Part part;
-  part.group = findGroupByLanes(emitter, offsets, position);
-  Index begin = emitter.loadIndex(offsets, part.group);
-  Index end = emitter.loadIndex(offsets, part.group + 1);
-  part.adapter = loadAdapter(position);
-  I32 before = countBefore(begin, position, part.adapter);
-  emitter.ifThen(before % kRows == 0, [&] {
-    part.count = findRows(position, end, part.adapter);
-    body(part);
+    }
   });
 }
 
-void PartTable::forParts(Index window, function_ref<void(const Part &)> body) {
-  Index positions = emitter.tokens() * topK;
-  Index rows = emitter.index(kRows);
-  for (const LoraShape::Window &each : llvm::reverse(LoraShape::kUpdateWindows))
-    rows = select(positions <= each.positions, emitter.index(each.rows), rows);
-  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-  Index last = emitter.loadIndex(offsets, emitter.index(groups));
-  Index first = window * rows;
-  emitter.loop(first, min(first + rows, last), 1,
-               [&](Index position) { emitPosition(position, body); });
+void PartTable::findRows(I32 begin, I32 end, I32 kind, I32 first) {
+  struct State {
+    I32 from, before;
+    auto fields() { return std::tie(from, before); }
+  };
+  int64_t warps = emitter.getNumWarps(), entries = kAtOnce * warps;
+  I32 lane = emitter.lane(), below = (emitter.i32(1) << lane) - 1;
+  emitter.whileLoop(
+      State{begin, emitter.i32(0)},
+      [&](State &state) {
+        return (state.from < end) & (state.before < first + rows);
+      },
+      [&](State state) {
+        SmallVector<Look> looks = look(state.from, end);
+        SmallVector<I32> same;
+        for (auto [i, each] : llvm::enumerate(looks)) {
+          same.push_back(emitter.ballot(each.exists & (each.kind == kind)));
+          emitter.ifThen(lane == 0, [&, i = int64_t(i)] {
+            emitter.storeI32(same.back().popcount(), warpCounts,
+                             {emitter.toIndex(emitter.warp() + i * warps)});
+          });
+        }
+        emitter.barrier();
+        I32 safe = min(lane, entries - 1);
+        I32 found = emitter.loadI32(warpCounts, {emitter.toIndex(safe)});
+        I32 own = select(lane < entries, found, 0), sum = scan(own);
+        for (auto [i, each] : llvm::enumerate(looks)) {
+          I32 before = emitter.getFromLane(sum - own,
+                                           emitter.warp() + int64_t(i) * warps);
+          I32 place = state.before + before + (same[i] & below).popcount();
+          place = place - first;
+          Flag isSame = ((same[i] >> lane) & 1) != 0;
+          emitter.ifThen(isSame & place.isBelow(rows), [&, each = each] {
+            emitter.storeI32(each.row, rowTable, {emitter.toIndex(place)});
+          });
+        }
+        emitter.barrier();
+        return State{state.from + kAtOnce * emitter.getNumThreads(),
+                     state.before + emitter.broadcast(sum, kWarp - 1)};
+      });
+}
+
+Index PartTable::getRow(I32 i) {
+  return emitter.loadIndex(rowTable, {emitter.toIndex(i)});
+}
+
+void PartTable::ifPart(I32 number, function_ref<void(const Part &)> body) {
+  emitter.forThreads(
+      emitter.index(0), emitter.index(shape.getKinds()),
+      [&](Index kind) { emitter.storeI32(emitter.i32(0), counts, {kind}); });
+  Found group = find(getNumbers(), number);
+  emitter.ifThen(group.exists, [&] {
+    Part part;
+    part.group = emitter.toIndex(group.number);
+    I32 begin = emitter.loadI32(offsets, {part.group});
+    I32 end = emitter.loadI32(offsets, {part.group + 1});
+    emitter.barrier();
+    count(begin, end);
+    emitter.barrier();
+    Found kind = find(getParts(), group.within);
+    emitter.ifThen(kind.exists, [&] {
+      part.adapter =
+          select(kind.number == shape.adapters, emitter.i32(-1), kind.number);
+      I32 first = kind.within * rows;
+      I32 all = emitter.loadI32(counts, {emitter.toIndex(kind.number)});
+      part.count = min(all - first, rows);
+      findRows(begin, end, kind.number, first);
+      body(part);
+    });
+  });
 }

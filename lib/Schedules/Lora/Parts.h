@@ -19,37 +19,62 @@ struct Part {
   I32 adapter, count;
 };
 
-/// Finds parts of up to 16 rows of one expert and adapter, in the order of
-/// rows. A part belongs to the window of positions with its first row; its
-/// other rows may lie behind. All warps find the same.
+/// Finds parts: up to `rows` rows of one expert and adapter, in their order. A
+/// group has as many numbers as it may have parts, which follow from the number
+/// of its rows. A CTA has one number, and looks at the rows of its group with
+/// all threads. All warps find the same.
 class PartTable {
 public:
   template <typename OpT>
-  PartTable(OpT op, ThreadEmitter &emitter, int64_t warps)
+  PartTable(OpT op, ThreadEmitter &emitter, int64_t rows)
       : emitter(emitter), offsets(emitter.operand(op.getOffsets())),
         source(emitter.operand(op.getSource())),
-        adapterIds(emitter.operand(op.getAdapterIds())),
-        adapters(LoraShape(op).adapters), topK(op.getTopK()),
-        rowTable(emitter.scratch({warps * kRows}, emitter.b.getI32Type())) {}
+        adapterIds(emitter.operand(op.getAdapterIds())), shape(op), rows(rows),
+        counts(emitter.scratch({shape.getKinds()}, emitter.b.getI32Type())),
+        warpCounts(emitter.scratch({kAtOnce * emitter.getNumWarps()},
+                                   emitter.b.getI32Type())),
+        rowTable(emitter.scratch({rows}, emitter.b.getI32Type())) {}
 
-  /// Calls `body` for each part of a window. Branches are uniform in a CTA.
-  void forParts(Index window, llvm::function_ref<void(const Part &)> body);
+  /// Calls `body` if there is a part `number`, the same in all threads.
+  void ifPart(I32 number, llvm::function_ref<void(const Part &)> body);
   /// The position of row `i` of the part.
   Index getRow(I32 i);
 
 private:
-  I32 loadAdapter(Index row);
-  I32 countBefore(Index begin, Index position, I32 adapter);
-  I32 findRows(Index position, Index end, I32 adapter);
-  void emitPosition(Index position,
-                    llvm::function_ref<void(const Part &)> body);
+  /// An item of a list of lists: that of list `number`, `within` from its
+  /// start.
+  struct Found {
+    Flag exists;
+    I32 number, within;
+  };
+  /// A row that a thread looks at; `kind` is the number of its adapter.
+  struct Look {
+    I32 row, kind;
+    Flag exists;
+  };
 
-  static constexpr int64_t kRows = LoraShape::kTileRows;
+  /// Lane `l` has the sizes of lists `l * sizes.size()` and so on.
+  Found find(llvm::ArrayRef<I32> sizes, I32 item);
+  I32 scan(I32 own);
+  /// Numbers of a lane's groups; parts of a lane's kinds.
+  llvm::SmallVector<I32> getNumbers();
+  llvm::SmallVector<I32> getParts();
+  llvm::SmallVector<Look> look(I32 from, I32 end);
+  void count(I32 begin, I32 end);
+  /// Writes rows `first` to `first + rows - 1` of a kind to the table.
+  void findRows(I32 begin, I32 end, I32 kind, I32 first);
+
+  /// Rows that a thread looks at before any of their loads has to end.
+  static constexpr int64_t kAtOnce = 2;
 
   ThreadEmitter &emitter;
   mlir::Value offsets, source, adapterIds;
-  int64_t adapters, topK;
-  /// The rows of a part, once for each warp.
+  LoraShape shape;
+  int64_t rows;
+  /// Rows of the group with each adapter and, behind them, with none.
+  mlir::Value counts;
+  /// Rows of one kind among those that a warp looks at.
+  mlir::Value warpCounts;
   mlir::Value rowTable;
 };
 

@@ -53,15 +53,23 @@ struct LoraShape {
 
   /// Rows of a product of tensor cores.
   static constexpr int64_t kTileRows = 16;
-  /// Up to so many positions, a CTA has so many of them, and 16 of more: many
-  /// CTAs for few, and matrices read by few CTAs for many. CTAs of
-  /// gpu.lora_update and gpu.lora_parts read a matrix for up to 16 rows, which
-  /// may lie behind.
+  /// Up to so many positions, a CTA of gpu.lora_tile has so many of them, and
+  /// 16 of more: many CTAs for few, and matrices read by few CTAs for many.
   struct Window {
     int64_t positions, rows;
   };
   static constexpr Window kWindows[] = {{256, 1}, {2048, 4}};
-  static constexpr Window kUpdateWindows[] = {{512, 1}, {8192, 4}};
+
+  /// The most rows of a part of gpu.lora_parts; one of gpu.lora_update has up
+  /// to kTileRows.
+  static constexpr int64_t kPartRows = 2 * kTileRows;
+  /// Up to so many positions, a CTA of gpu.lora_parts has 8 columns of a part,
+  /// so that few parts have many CTAs.
+  static constexpr int64_t kFewPositions = 128;
+  /// The most adapters of a layer whose CTAs count rows of each.
+  static constexpr int64_t kMaxCounted = 1023;
+  /// Kinds of rows: one for each adapter, and those without.
+  int64_t getKinds() const { return adapters + 1; }
 
   int64_t matrices, adapters, groups, rank, width;
   /// The most elements of a row of a matrix that a thread may load at once.

@@ -4,12 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The first product of gpu.lora_update alone: parts of up to 16 rows of one
+// The first product of gpu.lora_update alone: parts of up to 32 rows of one
 // expert and adapter, wherever they lie in the group, so that a matrix is read
 // once for them. A CTA has some tiles of 8 columns of all matrices side by
-// side.
+// side; with few rows it has one, so that there are more CTAs.
 
 #include "KernelBuilder/AdapterUpdates.h"
+#include "KernelBuilder/InlinePtx.h"
 #include "Parts.h"
 #include "Product.h"
 #include "Schedules/Interface/Emit.h"
@@ -28,18 +29,29 @@ public:
         input(emitter.operand(op.getInput())),
         result(emitter.operand(op.getResult())),
         product(emitter, getElementType(input), shape.width, config.getWarps(),
-                config.getColumnTiles()),
-        parts(op, emitter, config.getWarps()) {}
+                kRowTiles * config.getColumnTiles()),
+        parts(op, emitter, LoraShape::kPartRows) {}
 
   void emit();
 
 private:
+  /// Tiles that a CTA computes, and the first one of columns.
+  struct Tiles {
+    int64_t rows, columns;
+    I32 first;
+  };
+
   void emitPart(const Part &part);
-  void multiply(const Part &part);
-  /// Stores `value(row, column)` for the CTA's results of the part's rows.
-  void store(const Part &part, function_ref<F32(I32, I32)> value);
+  void emitTiles(const Part &part, Tiles tiles);
+  void multiply(const Part &part, Tiles tiles);
+  /// Stores `value(number)`, the four sums of a lane (SharedProduct), for the
+  /// part's rows.
+  void store(const Part &part, Tiles tiles,
+             function_ref<SmallVector<F32>(I32)> value);
 
   static constexpr int64_t kChunk = SharedProduct::kChunk;
+  static constexpr int64_t kRowTiles =
+      LoraShape::kPartRows / LoraShape::kTileRows;
 
   tile::LoraShrinkOp op;
   ThreadEmitter &emitter;
@@ -48,53 +60,73 @@ private:
   Value input, result;
   SharedProduct product;
   PartTable parts;
-  /// The CTA's first tile.
+  /// Whether each CTA has one tile of columns, and the first one.
+  Flag isNarrow;
   I32 firstTile;
 };
 
-void GpuLoraParts::store(const Part &part, function_ref<F32(I32, I32)> value) {
-  int64_t across = int64_t(config.getColumnTiles()) * kChunk;
+void GpuLoraParts::store(const Part &part, Tiles tiles,
+                         function_ref<SmallVector<F32>(I32)> value) {
   int64_t perMatrix = shape.getColumnTiles();
-  emitter.loop(emitter.thread(), part.count * across,
-               emitter.i32(emitter.getNumThreads()), [&](I32 own) {
-                 I32 row = own / across, column = own % across;
-                 I32 tile = firstTile + column / kChunk;
-                 I32 matrix = tile / perMatrix;
-                 I32 inMatrix = tile % perMatrix * kChunk + column % kChunk;
-                 Flag isThere = matrix < shape.matrices;
-                 if (shape.rank % kChunk)
-                   isThere = isThere & (inMatrix < shape.rank);
-                 emitter.ifThen(isThere, [&] {
-                   storeShrunk(emitter, value(row, column), result,
-                               parts.getRow(row),
-                               emitter.toIndex(matrix * shape.rank + inMatrix));
-                 });
-               });
+  emitter.loop(
+      readThread(emitter.b), emitter.i32(tiles.rows * tiles.columns * kWarp),
+      emitter.i32(emitter.getNumThreads()), [&](I32 own) {
+        SmallVector<F32> sums = value(own);
+        I32 tile = own / kWarp, lane = own % kWarp;
+        I32 row = tile / tiles.columns * LoraShape::kTileRows +
+                  lane / SharedProduct::kLanesOfRow;
+        tile = tiles.first + tile % tiles.columns;
+        I32 matrix = tile / perMatrix;
+        I32 first =
+            tile % perMatrix * kChunk + lane % SharedProduct::kLanesOfRow * 2;
+        for (int64_t half : {0, 1})
+          for (int64_t j : {0, 1}) {
+            I32 place = row + half * kChunk, column = first + j;
+            Flag isThere = (place < part.count) & (matrix < shape.matrices);
+            if (shape.rank % kChunk)
+              isThere = isThere & (column < shape.rank);
+            emitter.ifThen(isThere, [&] {
+              storeShrunk(emitter, sums[2 * half + j], result,
+                          parts.getRow(place),
+                          emitter.toIndex(matrix * shape.rank + column));
+            });
+          }
+      });
 }
 
-void GpuLoraParts::multiply(const Part &part) {
+void GpuLoraParts::multiply(const Part &part, Tiles tiles) {
   I32 own = emitter.lane() / SharedProduct::kLanesOfRow;
   SmallVector<Value> rows, columns;
-  for (int64_t half : {0, 8}) {
-    Index row = parts.getRow(min(own + half, part.count - 1));
+  for (int64_t half = 0; half < 2 * tiles.rows; ++half) {
+    Index row = parts.getRow(min(own + half * kChunk, part.count - 1));
     if (op.getGather())
       row = emitter.loadIndex(emitter.operand(op.getSource()), row);
     rows.push_back(emitter.address(input, {row, emitter.index(0)}));
   }
   int64_t perMatrix = shape.getColumnTiles();
-  for (int64_t i = 0; i < int64_t(config.getColumnTiles()); ++i) {
-    I32 tile = min(firstTile + i, shape.matrices * perMatrix - 1);
-    I32 column = min(tile % perMatrix * kChunk + own, shape.rank - 1);
-    SmallVector<Value> at{emitter.toIndex(part.adapter), part.group,
-                          emitter.toIndex(column), emitter.index(0)};
-    ValueRange matrices = op.getMatrices();
-    Value chosen = emitter.address(emitter.operand(matrices.front()), at);
+  SmallVector<Value> matrices;
+  for (Value matrix : op.getMatrices())
+    matrices.push_back(emitter.address(
+        emitter.operand(matrix), {emitter.toIndex(part.adapter), part.group,
+                                  emitter.toIndex(own), emitter.index(0)}));
+  constexpr int64_t elementBytes = 2;
+  for (int64_t i = 0; i < tiles.columns; ++i) {
+    I32 tile = min(tiles.first + i, shape.matrices * perMatrix - 1);
+    I32 column = tile % perMatrix * kChunk;
+    if (shape.rank % kChunk)
+      column = min(column + own, shape.rank - 1) - own;
+    Value chosen = matrices.front();
     for (int64_t number = 1; number < shape.matrices; ++number)
-      chosen = select(tile < number * perMatrix, chosen,
-                      emitter.address(emitter.operand(matrices[number]), at));
-    columns.push_back(chosen);
+      chosen = select(tile < number * perMatrix, chosen, matrices[number]);
+    columns.push_back(
+        emitter.advance(chosen, column * (elementBytes * shape.width)));
   }
   product.exchange(product.multiply(rows, columns));
+}
+
+void GpuLoraParts::emitTiles(const Part &part, Tiles tiles) {
+  multiply(part, tiles);
+  store(part, tiles, [&](I32 own) { return product.getOfLane(own); });
 }
 
 void GpuLoraParts::emitPart(const Part &part) {
@@ -102,28 +134,48 @@ void GpuLoraParts::emitPart(const Part &part) {
     emitter.storeI32(part.adapter, emitter.operand(op.getAdapter()),
                      {parts.getRow(emitter.thread()), emitter.index(0)});
   });
-  emitter.ifThen(
-      part.adapter >= 0,
-      [&] {
-        multiply(part);
-        store(part,
-              [&](I32 row, I32 column) { return product.get(row, column); });
-      },
-      [&] { store(part, [&](I32, I32) { return emitter.f32(0.0); }); });
+  auto emitColumns = [&](int64_t columns) {
+    // Addresses differ by constants if a CTA has all columns.
+    I32 first = columns < shape.matrices * shape.getColumnTiles()
+                    ? firstTile
+                    : emitter.i32(0);
+    emitter.ifThen(
+        part.adapter >= 0,
+        [&] {
+          emitter.ifThen(
+              part.count > LoraShape::kTileRows,
+              [&] { emitTiles(part, {kRowTiles, columns, first}); },
+              [&] { emitTiles(part, {1, columns, first}); });
+        },
+        [&] {
+          store(part, {kRowTiles, columns, first},
+                [&](I32) { return SmallVector<F32>(4, emitter.f32(0.0)); });
+        });
+  };
+  auto wide = int64_t(config.getColumnTiles());
+  if (wide == 1)
+    emitColumns(1);
+  else
+    emitter.ifThen(
+        isNarrow, [&] { emitColumns(1); }, [&] { emitColumns(wide); });
 }
 
 void GpuLoraParts::emit() {
-  auto tiles = int64_t(config.getColumnTiles());
-  int64_t perWindow =
-      llvm::divideCeil(shape.matrices * shape.getColumnTiles(), tiles);
-  Index window = emitter.cta() / perWindow;
-  firstTile = (emitter.cta() % perWindow).toI32() * tiles;
-  parts.forParts(window, [&](const Part &part) { emitPart(part); });
+  auto wide = int64_t(config.getColumnTiles());
+  int64_t narrowCtas = shape.matrices * shape.getColumnTiles();
+  int64_t wideCtas = llvm::divideCeil(narrowCtas, wide);
+  Index positions = emitter.tokens() * int64_t(op.getTopK());
+  isNarrow = positions <= LoraShape::kFewPositions;
+  I32 cta = emitter.cta().toI32();
+  firstTile = select(isNarrow, cta % narrowCtas, cta % wideCtas * wide);
+  I32 number = select(isNarrow, cta / narrowCtas, cta / wideCtas);
+  parts.ifPart(number, [&](const Part &part) { emitPart(part); });
 }
 
 } // namespace
 
 LogicalResult moec::emitGpuLoraParts(Operation *phase, KernelBody body) {
+  SharedProduct::limitRegisters(body);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   GpuLoraParts(cast<tile::LoraShrinkOp>(phase), emitter).emit();
   return success();

@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 // Both products of an update in one kernel. Rows of one expert and adapter are
-// computed in parts of 16, in their order, by the CTA with the part's first row
-// in its window: a CTA reads both matrices of the adapter for that part once,
-// wherever its other rows lie. The shrunk rows stay in shared memory, as sums
-// of two 16-bit numbers. For the second product each warp has 32 columns at a
-// time.
+// computed in parts of 16, in their order: a CTA reads both matrices of the
+// adapter once for a part, wherever its rows lie. The shrunk rows stay in
+// shared memory, as sums of two 16-bit numbers. For the second product each
+// warp has 32 columns at a time.
 
 #include "Parts.h"
 #include "Product.h"
@@ -29,7 +28,7 @@ public:
         columns(LoraShape::getColumns(op)),
         input(emitter.operand(op.getInput())),
         product(emitter, getElementType(input), shape.width, warps, kTiles),
-        parts(op, emitter, warps),
+        parts(op, emitter, kRows),
         shrunk(emitter.scratch({2 * kRows * getStride()},
                                getElementType(input))) {}
 
@@ -228,7 +227,7 @@ void GpuLoraUpdate::expand(const Part &part, int64_t number) {
 }
 
 void GpuLoraUpdate::emit() {
-  parts.forParts(emitter.cta(), [&](const Part &part) {
+  parts.ifPart(emitter.cta().toI32(), [&](const Part &part) {
     emitter.ifThen(
         part.adapter >= 0,
         [&] {
@@ -243,6 +242,7 @@ void GpuLoraUpdate::emit() {
 } // namespace
 
 LogicalResult moec::emitGpuLoraUpdate(Operation *phase, KernelBody body) {
+  SharedProduct::limitRegisters(body);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
   GpuLoraUpdate(cast<tile::LoraUpdateOp>(phase), emitter).emit();
   return success();
