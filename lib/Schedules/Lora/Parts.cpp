@@ -7,6 +7,8 @@
 
 #include "Parts.h"
 
+#include "Slot.h"
+
 using namespace mlir;
 using namespace moec;
 using namespace moec::lora;
@@ -139,8 +141,24 @@ void PartTable::findRows(I32 begin, I32 end, I32 kind, I32 first) {
       });
 }
 
-Index PartTable::getRow(I32 i) {
-  return emitter.loadIndex(rowTable, {emitter.toIndex(i)});
+Index PartTable::getRow(const Part &part, I32 i) {
+  return part.row ? part.row
+                  : emitter.loadIndex(rowTable, {emitter.toIndex(i)});
+}
+
+void PartTable::ifRow(I32 position, function_ref<void(const Part &)> body) {
+  // The table of tokens has an entry for each position of the call.
+  Part part;
+  part.row = emitter.toIndex(position);
+  Index token = emitter.loadIndex(source, part.row);
+  Index last = emitter.loadIndex(offsets, emitter.index(shape.groups));
+  part.group = findGroupByLanes(emitter, offsets, part.row);
+  emitter.ifThen(part.row < last, [&] {
+    I32 given = emitter.loadI32(adapterIds, token);
+    part.adapter = select(given.isBelow(shape.adapters), given, -1);
+    part.count = emitter.i32(1);
+    body(part);
+  });
 }
 
 void PartTable::ifPart(I32 number, function_ref<void(const Part &)> body) {

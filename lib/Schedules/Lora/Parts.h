@@ -17,6 +17,8 @@ namespace moec::lora {
 struct Part {
   Index group;
   I32 adapter, count;
+  /// The only row of a part of `ifRow`.
+  Index row;
 };
 
 /// Finds parts: up to `rows` rows of one expert and adapter, in their order. A
@@ -37,8 +39,11 @@ public:
 
   /// Calls `body` if there is a part `number`, the same in all threads.
   void ifPart(I32 number, llvm::function_ref<void(const Part &)> body);
-  /// The position of row `i` of the part.
-  Index getRow(I32 i);
+  /// Calls `body` for a position, the same in all threads, as a part of one row
+  /// if it has a row: its loads wait for fewer others.
+  void ifRow(I32 position, llvm::function_ref<void(const Part &)> body);
+  /// The position of row `i` of a part.
+  Index getRow(const Part &part, I32 i);
 
 private:
   /// An item of a list of lists: that of list `number`, `within` from its

@@ -63,8 +63,7 @@ struct LoraShape {
   /// The most rows of a part of gpu.lora_parts; one of gpu.lora_update has up
   /// to kTileRows.
   static constexpr int64_t kPartRows = 2 * kTileRows;
-  /// Up to so many positions, a CTA of gpu.lora_parts has 8 columns of a part,
-  /// so that few parts have many CTAs.
+  /// Up to so many positions, a CTA of gpu.lora_parts has 8 columns of one row.
   static constexpr int64_t kFewPositions = 128;
   /// The most adapters of a layer whose CTAs count rows of each.
   static constexpr int64_t kMaxCounted = 1023;

@@ -7,7 +7,8 @@
 // The first product of gpu.lora_update alone: parts of up to 32 rows of one
 // expert and adapter, wherever they lie in the group, so that a matrix is read
 // once for them. A CTA has some tiles of 8 columns of all matrices side by
-// side; with few rows it has one, so that there are more CTAs.
+// side. With few positions, it has one tile of columns of one row, so that
+// there are more CTAs, which start to read the matrix earlier.
 
 #include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/InlinePtx.h"
@@ -41,7 +42,7 @@ private:
     I32 first;
   };
 
-  void emitPart(const Part &part);
+  void emitPart(const Part &part, int64_t columns);
   void emitTiles(const Part &part, Tiles tiles);
   void multiply(const Part &part, Tiles tiles);
   /// Stores `value(number)`, the four sums of a lane (SharedProduct), for the
@@ -60,8 +61,7 @@ private:
   Value input, result;
   SharedProduct product;
   PartTable parts;
-  /// Whether each CTA has one tile of columns, and the first one.
-  Flag isNarrow;
+  /// The CTA's first tile of columns.
   I32 firstTile;
 };
 
@@ -87,7 +87,7 @@ void GpuLoraParts::store(const Part &part, Tiles tiles,
               isThere = isThere & (column < shape.rank);
             emitter.ifThen(isThere, [&] {
               storeShrunk(emitter, sums[2 * half + j], result,
-                          parts.getRow(place),
+                          parts.getRow(part, place),
                           emitter.toIndex(matrix * shape.rank + column));
             });
           }
@@ -98,7 +98,7 @@ void GpuLoraParts::multiply(const Part &part, Tiles tiles) {
   I32 own = emitter.lane() / SharedProduct::kLanesOfRow;
   SmallVector<Value> rows, columns;
   for (int64_t half = 0; half < 2 * tiles.rows; ++half) {
-    Index row = parts.getRow(min(own + half * kChunk, part.count - 1));
+    Index row = parts.getRow(part, min(own + half * kChunk, part.count - 1));
     if (op.getGather())
       row = emitter.loadIndex(emitter.operand(op.getSource()), row);
     rows.push_back(emitter.address(input, {row, emitter.index(0)}));
@@ -129,35 +129,30 @@ void GpuLoraParts::emitTiles(const Part &part, Tiles tiles) {
   store(part, tiles, [&](I32 own) { return product.getOfLane(own); });
 }
 
-void GpuLoraParts::emitPart(const Part &part) {
+void GpuLoraParts::emitPart(const Part &part, int64_t columns) {
   emitter.ifThen((firstTile == 0) & (emitter.thread() < part.count), [&] {
     emitter.storeI32(part.adapter, emitter.operand(op.getAdapter()),
-                     {parts.getRow(emitter.thread()), emitter.index(0)});
+                     {parts.getRow(part, emitter.thread()), emitter.index(0)});
   });
-  auto emitColumns = [&](int64_t columns) {
-    // Addresses differ by constants if a CTA has all columns.
-    I32 first = columns < shape.matrices * shape.getColumnTiles()
-                    ? firstTile
-                    : emitter.i32(0);
-    emitter.ifThen(
-        part.adapter >= 0,
-        [&] {
+  // Addresses differ by constants if a CTA has all columns.
+  I32 first = columns < shape.matrices * shape.getColumnTiles()
+                  ? firstTile
+                  : emitter.i32(0);
+  Tiles one{1, columns, first}, all{kRowTiles, columns, first};
+  emitter.ifThen(
+      part.adapter >= 0,
+      [&] {
+        if (part.row)
+          emitTiles(part, one);
+        else
           emitter.ifThen(
-              part.count > LoraShape::kTileRows,
-              [&] { emitTiles(part, {kRowTiles, columns, first}); },
-              [&] { emitTiles(part, {1, columns, first}); });
-        },
-        [&] {
-          store(part, {kRowTiles, columns, first},
-                [&](I32) { return SmallVector<F32>(4, emitter.f32(0.0)); });
-        });
-  };
-  auto wide = int64_t(config.getColumnTiles());
-  if (wide == 1)
-    emitColumns(1);
-  else
-    emitter.ifThen(
-        isNarrow, [&] { emitColumns(1); }, [&] { emitColumns(wide); });
+              part.count > LoraShape::kTileRows, [&] { emitTiles(part, all); },
+              [&] { emitTiles(part, one); });
+      },
+      [&] {
+        store(part, part.row ? one : all,
+              [&](I32) { return SmallVector<F32>(4, emitter.f32(0.0)); });
+      });
 }
 
 void GpuLoraParts::emit() {
@@ -165,11 +160,19 @@ void GpuLoraParts::emit() {
   int64_t narrowCtas = shape.matrices * shape.getColumnTiles();
   int64_t wideCtas = llvm::divideCeil(narrowCtas, wide);
   Index positions = emitter.tokens() * int64_t(op.getTopK());
-  isNarrow = positions <= LoraShape::kFewPositions;
   I32 cta = emitter.cta().toI32();
-  firstTile = select(isNarrow, cta % narrowCtas, cta % wideCtas * wide);
-  I32 number = select(isNarrow, cta / narrowCtas, cta / wideCtas);
-  parts.ifPart(number, [&](const Part &part) { emitPart(part); });
+  emitter.ifThen(
+      positions <= LoraShape::kFewPositions,
+      [&] {
+        firstTile = cta % narrowCtas;
+        parts.ifRow(cta / narrowCtas,
+                    [&](const Part &part) { emitPart(part, 1); });
+      },
+      [&] {
+        firstTile = cta % wideCtas * wide;
+        parts.ifPart(cta / wideCtas,
+                     [&](const Part &part) { emitPart(part, wide); });
+      });
 }
 
 } // namespace

@@ -71,7 +71,7 @@ void GpuLoraUpdate::storeZeros(const Part &part) {
   int64_t chunks = columns / kChunk;
   emitter.loop(emitter.thread(), part.count * chunks,
                emitter.i32(emitter.getNumThreads()), [&](I32 own) {
-                 Index row = parts.getRow(own / chunks);
+                 Index row = parts.getRow(part, own / chunks);
                  Index column = emitter.toIndex(own % chunks * kChunk);
                  for (Value result : op.getResults())
                    emitter.storeVector(emitter.splat(0.0, kChunk),
@@ -116,7 +116,7 @@ void GpuLoraUpdate::shrink(const Part &part) {
   I32 own = emitter.lane() / SharedProduct::kLanesOfRow;
   SmallVector<Value> rows;
   for (int64_t half : {0, 8}) {
-    Index row = parts.getRow(min(own + half, part.count - 1));
+    Index row = parts.getRow(part, min(own + half, part.count - 1));
     if (op.getGather())
       row = emitter.loadIndex(emitter.operand(op.getSource()), row);
     rows.push_back(emitter.address(input, {row, emitter.index(0)}));
@@ -205,7 +205,7 @@ void GpuLoraUpdate::expandUnits(const Part &part, int64_t number,
       I32 row = own + half * 8;
       emitter.ifThen((row < part.count) & (column < columns), [&] {
         emitter.storeVector(emitter.makeVector(ArrayRef(sums[half])), result,
-                            {parts.getRow(row), emitter.toIndex(column)});
+                            {parts.getRow(part, row), emitter.toIndex(column)});
       });
     }
   }

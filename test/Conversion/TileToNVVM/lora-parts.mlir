@@ -1,12 +1,22 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm --cse | FileCheck %s
 
-// 40 experts, 2 adapters: the group of a CTA is found from offsets, two groups to a lane; then all threads look at
-// its rows, two each, before any of these loads is used.
 // CHECK-LABEL: func.func @parts
 // CHECK-SAME: moec.block = 256
 // CHECK-SAME: moec.form = #tile.kernel_form<registers = 128>
-// Up to 128 positions, a CTA has one tile of columns.
-// CHECK: %[[NARROW:.*]] = arith.cmpi sle, %{{.*}}, %c128
+// Up to 128 positions, a CTA has 8 columns of one row: the token's load waits for no other. The warp's two blocks of 32
+// of K are loaded at once.
+// CHECK: %[[FEW:.*]] = arith.cmpi sle, %{{.*}}, %c128
+// CHECK: scf.if %[[FEW]]
+// CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK-COUNT-3: memref.load %{{.*}} : memref<41xi32>
+// CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK-NOT: llvm.load {{.*}} -> vector<4xi32>
+// CHECK-COUNT-4: llvm.load {{.*}} -> vector<4xi32>
+// CHECK-NOT: llvm.load {{.*}} -> vector<4xi32>
+// CHECK-COUNT-4: nvvm.mma.sync
+// CHECK-NOT: nvvm.mma.sync
+// Else the group of a CTA is found from offsets, two groups to a lane; then all threads look at its rows, two each,
+// before any of these loads is used.
 // CHECK-COUNT-3: memref.load %{{.*}} : memref<41xi32>
 // CHECK: nvvm.shfl.sync up
 // CHECK: nvvm.vote.sync ballot
@@ -20,24 +30,13 @@
 // CHECK-COUNT-4: memref.load %{{.*}} : memref<?xi32>
 // CHECK: nvvm.vote.sync ballot
 // CHECK: nvvm.barrier
-// One tile of columns with two tiles of rows: 5 loads for a block of 32 of K, two products for each 16. The two blocks
-// of the warp are loaded at once.
-// CHECK: scf.if %[[NARROW]]
-// CHECK-NOT: nvvm.mma.sync
-// CHECK-COUNT-10: llvm.load {{.*}} -> vector<4xi32>
+// Two tiles of rows by four of columns.
 // CHECK-NOT: llvm.load {{.*}} -> vector<4xi32>
-// CHECK-COUNT-8: nvvm.mma.sync
-// CHECK-NOT: nvvm.mma.sync
-// One tile of rows: 3 loads.
-// CHECK-COUNT-6: llvm.load {{.*}} -> vector<4xi32>
-// CHECK-NOT: llvm.load {{.*}} -> vector<4xi32>
-// CHECK-COUNT-4: nvvm.mma.sync
-// CHECK-NOT: nvvm.mma.sync
-// All four tiles of columns.
 // CHECK-COUNT-16: llvm.load {{.*}} -> vector<4xi32>
 // CHECK-NOT: llvm.load {{.*}} -> vector<4xi32>
 // CHECK-COUNT-32: nvvm.mma.sync
 // CHECK-NOT: nvvm.mma.sync
+// One tile of rows.
 // CHECK-COUNT-12: llvm.load {{.*}} -> vector<4xi32>
 // CHECK-NOT: llvm.load {{.*}} -> vector<4xi32>
 // CHECK-COUNT-16: nvvm.mma.sync
