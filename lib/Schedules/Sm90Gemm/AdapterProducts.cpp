@@ -15,13 +15,21 @@
 using namespace mlir;
 using namespace moec;
 
-I32 Sm90AdapterProducts::find(const Sm90Tile &tile) {
+SmallVector<I32> Sm90AdapterProducts::load(const Sm90Tile &tile, int64_t rows) {
   Value adapters = emitter.operand(gemm.op.getAdapters());
-  I32 last = tile.rows + -1, found;
-  for (int64_t first = 0; first < shape.tile().getMaxBlockM(); first += kWarp) {
+  I32 last = tile.rows + -1;
+  SmallVector<I32> loaded;
+  for (int64_t first = 0; first < rows; first += kWarp) {
     I32 row = tile.firstRow + min(emitter.lane() + first, last);
-    I32 own =
-        emitter.loadI32(adapters, {emitter.toIndex(row), emitter.index(0)});
+    loaded.push_back(
+        emitter.loadI32(adapters, {emitter.toIndex(row), emitter.index(0)}));
+  }
+  return loaded;
+}
+
+I32 Sm90AdapterProducts::find(ArrayRef<I32> loaded) {
+  I32 found;
+  for (I32 own : loaded) {
     I32 bit = select(own < 0, emitter.i32(0), emitter.i32(1) << max(own, 0));
     found = found ? found | bit : bit;
   }

@@ -22,8 +22,13 @@ public:
       : gemm(gemm), emitter(gemm.emitter), b(gemm.b), shape(gemm.shape),
         tiles(*gemm.shape.problem().adapters) {}
 
-  /// Bits of the adapters of a tile's rows. Whole warps.
-  I32 find(const Sm90Tile &tile);
+  /// The adapters of a tile's up to `rows` rows, some for each lane of a warp.
+  llvm::SmallVector<I32> load(const Sm90Tile &tile, int64_t rows);
+  /// Bits of these adapters. Whole warps.
+  I32 find(llvm::ArrayRef<I32> loaded);
+  I32 find(const Sm90Tile &tile) {
+    return find(load(tile, shape.tile().getMaxBlockM()));
+  }
   /// The number of their k tiles.
   I32 countTiles(I32 found);
 

@@ -117,10 +117,10 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
   SmallVector<Value> zeros(shape.tile().getBlocks(blockM),
                            emitter.makeSums(sumType, width));
   std::optional<Sm90AdapterProducts> adapters;
-  I32 found;
+  SmallVector<I32> loaded;
   if (shape.problem().adapters) {
     adapters.emplace(gemm);
-    found = adapters->find(tile);
+    loaded = adapters->load(tile, blockM);
   }
   auto multiplyStep = [&](State state, bool isOfAdapters,
                           function_ref<void(I32)> releaseBefore) {
@@ -151,7 +151,8 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
       });
   if (adapters)
     end = emitter.loop(
-        emitter.index(0), emitter.toIndex(adapters->countTiles(found)), 1, end,
+        emitter.index(0),
+        emitter.toIndex(adapters->countTiles(adapters->find(loaded))), 1, end,
         [&](Index, State state) {
           return multiplyStep(state, /*isOfAdapters=*/true,
                               [&](I32 before) { release(before); });
