@@ -78,6 +78,18 @@ tile.kernel @counted(%x: memref<?x64xbf16>, %a: memref<1024x3x16x64xbf16>, %o: m
 
 // -----
 
+tile.kernel @sums(%x: memref<?x64xbf16>, %a: memref<2x3x32x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
+    %i: memref<?xi32>, %y: memref<?x64xbf16>, %z: memref<?x1xi32>, %t: i64) {
+  // expected-error@+1 {{warps * column_tiles = 64; give up to 32}}
+  tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x32x64xbf16>)
+      offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
+      outs(%y, %z : memref<?x64xbf16>, memref<?x1xi32>)
+      {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 16, column_tiles = 4>}
+  tile.return
+}
+
+// -----
+
 tile.kernel @shrink(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
     %i: memref<?xi32>, %y: memref<?x16xf32>, %z: memref<?x1xi32>, %t: i64) {
   // expected-error@+1 {{vector_width = 3; give a divisor of 8}}

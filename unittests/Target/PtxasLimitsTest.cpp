@@ -645,6 +645,73 @@ std::string rankCounted(int64_t experts) {
                     number + " : i64, chunk_tokens = 16 : i64}");
 }
 
+/// Sizes of rows and adapters.
+struct AdapterSizes {
+  int64_t width, rank, matrices, groups, adapters;
+};
+
+/// The first products of adapters, or both (`isUpdate`), for 1536 columns.
+std::string adapterParts(AdapterSizes sizes, bool isUpdate,
+                         const std::string &config) {
+  auto [width, rank, matrices, groups, adapters] = sizes;
+  std::string pair = std::to_string(adapters) + "x" + std::to_string(groups);
+  std::string r = std::to_string(rank), w = std::to_string(width);
+  std::string x = "memref<?x" + w + "xbf16>",
+              a = "memref<" + pair + "x" + r + "x" + w + "xbf16>",
+              c = "memref<" + pair + "x1536x" + r + "xbf16>",
+              o = "memref<" + std::to_string(groups + 1) + "xi32>";
+  std::vector<std::string> results;
+  if (isUpdate)
+    results.assign(matrices, "memref<?x1536xf32>");
+  else
+    results = {"memref<?x" + std::to_string(2 * matrices * rank) + "xbf16>",
+               "memref<?x1xi32>"};
+  std::vector<std::string> arguments{"%x: " + x};
+  auto list = [&](const std::string &name,
+                  const std::vector<std::string> &types) {
+    std::string names, all;
+    for (auto [i, type] : llvm::enumerate(types)) {
+      std::string comma = i ? ", " : "", own = name + std::to_string(i);
+      names += comma + own;
+      all += comma + type;
+      arguments.push_back(own + ": " + type);
+    }
+    return "(" + names + " : " + all + ")";
+  };
+  std::string phase = isUpdate ? "tile.lora_update" : "tile.lora_shrink";
+  phase += " gather tokens(%t) ins(%x : " + x + ") a" +
+           list("%a", std::vector<std::string>(matrices, a));
+  if (isUpdate)
+    phase += " b" + list("%b", std::vector<std::string>(matrices, c));
+  arguments.insert(arguments.end(),
+                   {"%o: " + o, "%s: memref<?xi32>", "%i: memref<?xi32>"});
+  phase += " offsets(%o : " + o +
+           ") source(%s : memref<?xi32>) "
+           "adapter_ids(%i : memref<?xi32>) outs" +
+           list("%y", results) + " {top_k = 8 : i64, config = #tile." + config +
+           "}";
+  return kernel(arguments, phase);
+}
+
+TEST(PtxasLimits, PartsFitInRegisters) {
+  // Rows of whole rounds of the warps, and others; ranks of whole tiles, and
+  // others; more groups and adapters than lanes.
+  for (AdapterSizes sizes : {AdapterSizes{2048, 16, 2, 128, 4},
+                             {2880, 12, 2, 32, 3},
+                             {7168, 64, 2, 256, 64},
+                             {768, 16, 1, 512, 700},
+                             {200, 20, 1, 8, 1}}) {
+    SCOPED_TRACE(sizes.width);
+    for (const char *tiles : {"1", "2", "3", "4"})
+      expectFitsAnywhere(adapterParts(
+          sizes, /*isUpdate=*/false,
+          std::string("gpu_lora_parts<warps = 8, column_tiles = ") + tiles +
+              ">"));
+    expectFitsAnywhere(
+        adapterParts(sizes, /*isUpdate=*/true, "gpu_lora_update<warps = 8>"));
+  }
+}
+
 TEST(PtxasLimits, RoutingFits) {
   // A warp holds the keys of a row.
   for (std::string routing :

@@ -59,6 +59,18 @@ inline constexpr int64_t kGemvSums = 32, kGemvChunks = 8;
 inline constexpr int64_t kGemvTensorChunks = 16;
 
 //===----------------------------------------------------------------------===//
+// Adapters
+//===----------------------------------------------------------------------===//
+
+/// gpu.lora_parts and gpu.lora_update: registers of a thread (`.maxnreg`), so
+/// that an SM holds two CTAs of 8 warps; those for loads in flight, sums and
+/// addresses; those that the end of rows and gpu.lora_update need besides.
+/// PartsFitInRegisters.
+inline constexpr int64_t kAdapterRegisters = 128, kAdapterLoadRegisters = 112,
+                         kAdapterTailRegisters = 8,
+                         kAdapterUpdateRegisters = 16;
+
+//===----------------------------------------------------------------------===//
 // Routing
 //===----------------------------------------------------------------------===//
 

@@ -176,9 +176,17 @@ std::string countIllegal(const LoraShape &shape) {
 
 std::string partsIllegal(Operation *op, tile::ConfigAttr attr,
                          const Target &target) {
+  // Sums of a warp for 8 columns take 1 KiB of shared memory.
+  constexpr int64_t mostSums = 32;
+  auto config = cast<tile::GpuLoraPartsAttr>(attr);
   std::string reason = tileIllegal<tile::GpuLoraPartsAttr>(op, attr, target);
-  return reason.empty() ? countIllegal(LoraShape(cast<tile::LoraShrinkOp>(op)))
-                        : reason;
+  if (!reason.empty())
+    return reason;
+  if (int64_t sums = config.getWarps() * config.getColumnTiles();
+      sums > mostSums)
+    return "warps * column_tiles = " + number(sums) + "; give up to " +
+           number(mostSums);
+  return countIllegal(LoraShape(cast<tile::LoraShrinkOp>(op)));
 }
 
 moert::Expr partsGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
@@ -207,7 +215,8 @@ struct PartsSchedule final
 
 std::string updateIllegal(Operation *op, tile::ConfigAttr attr,
                           const Target &) {
-  constexpr int64_t maxWarps = 16, chunk = 8, quarter = 4;
+  // Sums of more warps would not fit in shared memory beside shrunk rows.
+  constexpr int64_t maxWarps = 12, chunk = 8, quarter = 4;
   int64_t warps = cast<tile::GpuLoraUpdateAttr>(attr).getWarps();
   auto update = cast<tile::LoraUpdateOp>(op);
   if (getElementTypeOrSelf(update.getInput()).getIntOrFloatBitWidth() != 16)

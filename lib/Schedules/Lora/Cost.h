@@ -15,10 +15,11 @@ namespace moec::lora {
 /// Rows of a call by expert and adapter. All adapters are assumed to have as
 /// many tokens.
 struct PairCounts {
+  /// `rowsOfPart` is a multiple of 8.
   PairCounts(tile::LoadAttr load, int64_t groups, int64_t adapters,
-             int64_t tokens, Routing routing);
+             int64_t tokens, Routing routing, int64_t rowsOfPart = 16);
 
-  /// Pairs that have rows; all of their rows; their parts of 16 rows.
+  /// Pairs that have rows; all of their rows; their parts.
   double pairs = 0, rows = 0, parts = 0;
 };
 

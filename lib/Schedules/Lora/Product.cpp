@@ -17,11 +17,12 @@ using namespace moec::lora;
 
 void SharedProduct::limitRegisters(const KernelBody &body) {
   tile::KernelOp kernel = body.kernel;
-  body.func->setAttr(kFormAttr,
-                     tile::KernelFormAttr::get(
-                         kernel.getContext(), kernel.getIndependent(),
-                         kernel.getAhead(), kernel.getResident(), kRegisters,
-                         /*cluster=*/0));
+  body.func->setAttr(
+      kFormAttr,
+      tile::KernelFormAttr::get(kernel.getContext(), kernel.getIndependent(),
+                                kernel.getAhead(), kernel.getResident(),
+                                ptxas::kAdapterRegisters,
+                                /*cluster=*/0));
 }
 
 /// The first element of a row that a lane loads.
@@ -81,17 +82,13 @@ SmallVector<Value> SharedProduct::multiplyBlocks(SmallVector<Value> sums,
 
 SmallVector<Value> SharedProduct::multiply(ArrayRef<Value> rows,
                                            ArrayRef<Value> columns) {
-  // Loads in flight leave room for sums and addresses.
-  constexpr int64_t words = 4, wordsOfAddress = 2, elementBytes = 2;
-  SmallVector<Value> sums(words * (rows.size() / 2) * columns.size(),
-                          emitter.f32(0.0));
-  auto loads = int64_t(rows.size() + columns.size());
-  int64_t others = int64_t(sums.size()) + wordsOfAddress * loads;
-  int64_t atOnce =
-      std::max<int64_t>(1, (kLoadRegisters - others) / (words * loads));
+  constexpr int64_t elementBytes = 2;
+  int64_t rowTiles = int64_t(rows.size()) / 2;
+  auto columnTiles = int64_t(columns.size());
+  SmallVector<Value> sums(4 * rowTiles * columnTiles, emitter.f32(0.0));
   // Each warp has whole rounds; blocks past the end of a row are zeros.
   int64_t round = kBlock * warps, rounds = llvm::divideCeil(width, round);
-  atOnce = llvm::divideCeil(rounds, llvm::divideCeil(rounds, atOnce));
+  int64_t atOnce = getBlocksAtOnce(width, warps, rowTiles, columnTiles, kept);
   int64_t last = rounds % atOnce;
   // In a loop, addresses differ by constants.
   I32 first = firstOfLane() * elementBytes;

@@ -10,6 +10,8 @@
 
 #include "KernelBuilder/ThreadEmitter.h"
 #include "Schedules/Interface/Emit.h"
+#include "moec/Schedules/PtxasLimits.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace moec::lora {
 
@@ -19,21 +21,41 @@ namespace moec::lora {
 class SharedProduct {
 public:
   /// Rows have `width` elements of the type `element`; there are at most
-  /// `tiles` tiles.
+  /// `tiles` tiles, and the kernel keeps up to `kept` registers through a
+  /// product.
   SharedProduct(ThreadEmitter &emitter, mlir::Type element, int64_t width,
-                int64_t warps, int64_t tiles)
+                int64_t warps, int64_t tiles, int64_t kept = 0)
       : emitter(emitter), b(emitter.b), element(element), width(width),
-        warps(warps), tiles(tiles),
+        warps(warps), tiles(tiles), kept(kept),
         table(emitter.scratch({warps * tiles * kTileSize}, b.getF32Type())) {}
 
   static constexpr int64_t kBlock = 32, kChunk = 8;
-  /// Registers of a thread that let an SM have two CTAs of 8 warps; those of
-  /// them that `multiply` may use.
-  static constexpr int64_t kRegisters = 128, kLoadRegisters = 112;
   /// Lanes that share a row or a column.
   static constexpr int64_t kLanesOfRow = 4;
 
-  /// Lets ptxas give no thread of the kernel more than kRegisters.
+  /// Blocks whose loads a warp has in flight at once, for tiles of rows and of
+  /// columns; loads leave room for sums, addresses and what a kernel keeps.
+  static int64_t getBlocksAtOnce(int64_t width, int64_t warps, int64_t rows,
+                                 int64_t columns, int64_t kept = 0) {
+    constexpr int64_t words = 4, wordsOfAddress = 2;
+    int64_t loads = 2 * rows + columns;
+    int64_t others = words * rows * columns + wordsOfAddress * loads + kept;
+    if (width % (kBlock * warps))
+      others += ptxas::kAdapterTailRegisters;
+    int64_t most = std::max<int64_t>(
+        1, (ptxas::kAdapterLoadRegisters - others) / (words * loads));
+    int64_t blocks = llvm::divideCeil(width, kBlock * warps);
+    return llvm::divideCeil(blocks, llvm::divideCeil(blocks, most));
+  }
+  /// Times that a warp waits for such loads.
+  static int64_t countWaits(int64_t width, int64_t warps, int64_t rows,
+                            int64_t columns, int64_t kept = 0) {
+    return llvm::divideCeil(llvm::divideCeil(width, kBlock * warps),
+                            getBlocksAtOnce(width, warps, rows, columns, kept));
+  }
+
+  /// Lets ptxas give no thread of the kernel more than
+  /// ptxas::kAdapterRegisters.
   static void limitRegisters(const KernelBody &body);
   /// Multiplies the lane's rows `lane / 4` and the one 8 below it, of each tile
   /// of rows, by column `lane / 4` of each tile of columns, all given by
@@ -63,7 +85,7 @@ private:
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Type element;
-  int64_t width, warps, tiles;
+  int64_t width, warps, tiles, kept;
   /// Each warp's sums.
   mlir::Value table;
 };

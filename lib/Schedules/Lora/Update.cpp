@@ -27,7 +27,8 @@ public:
         warps(cast<tile::GpuLoraUpdateAttr>(op.getConfigAttr()).getWarps()),
         columns(LoraShape::getColumns(op)),
         input(emitter.operand(op.getInput())),
-        product(emitter, getElementType(input), shape.width, warps, kTiles),
+        product(emitter, getElementType(input), shape.width, warps, kTiles,
+                ptxas::kAdapterUpdateRegisters),
         parts(op, emitter, kRows),
         shrunk(emitter.scratch({2 * kRows * getStride()},
                                getElementType(input))) {}
@@ -87,12 +88,20 @@ void GpuLoraUpdate::shrinkColumns(const Part &part, ArrayRef<Value> rows,
   int64_t count = std::min(kTiles, shape.matrices * perMatrix - first);
   I32 own = emitter.lane() / SharedProduct::kLanesOfRow;
   SmallVector<Value> addresses;
+  constexpr int64_t elementBytes = 2;
   for (int64_t tile = first; tile < first + count; ++tile) {
     Value matrix = emitter.operand(op.getMatrices()[tile / perMatrix]);
-    I32 column = min(own + tile % perMatrix * kChunk, shape.rank - 1);
-    addresses.push_back(
+    int64_t column = tile % perMatrix * kChunk;
+    // Columns behind the rank repeat others; their sums become zeros. Addresses
+    // of whole tiles differ by constants.
+    bool isWhole = column + kChunk <= shape.rank;
+    I32 from = isWhole ? own : min(own + column, shape.rank - 1);
+    Value address =
         emitter.address(matrix, {emitter.toIndex(part.adapter), part.group,
-                                 emitter.toIndex(column), emitter.index(0)}));
+                                 emitter.toIndex(from), emitter.index(0)});
+    addresses.push_back(
+        isWhole ? emitter.advance(address, column * shape.width * elementBytes)
+                : address);
   }
   product.exchange(product.multiply(rows, addresses));
   int64_t across = count * kChunk;

@@ -55,6 +55,8 @@ std::string AdapterRewrite::whyIllegal(const RewriteSite &site) {
 void AdapterRewrite::growLoad(tile::KernelOp kernel, const RewriteSite &site) {
   tile::LoadAttr load = getKernel(site.getLaunch(1)).getLoadAttr();
   tile::LoadAttr other = kernel.getLoadAttr();
+  if (load && !other)
+    kernel.setLoadAttr(load);
   if (load && other)
     kernel.setLoadAttr(tile::LoadAttr::get(
         load.getContext(), std::min(load.getMinTokens(), other.getMinTokens()),
@@ -88,4 +90,8 @@ LogicalResult AdapterRewrite::commit(const RewriteSite &site) {
   return success();
 }
 
-void AdapterRewrite::leave(const RewriteSite &) { eraseAdded(added, built); }
+void AdapterRewrite::leave(const RewriteSite &site) {
+  eraseAdded(added, built);
+  // The time of the shrink follows from its rows.
+  growLoad(getKernel(site.getLaunch(0)), site);
+}
