@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Of a layer of the sizes of Qwen3-30B-A3B with adapters of rank 16.
+// The layer has the sizes of Qwen3-30B-A3B, and adapters of rank 16.
 
 #include "../Compiler/ParsedModule.h"
 #include "moec/Schedules/Cost.h"
