@@ -113,8 +113,8 @@ def test_tiles_of_appended_adapters(tiles, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
-#: CTAs with one row for few positions; parts of one and two tiles of rows; rows of an expert that threads look at in one
-#: round and in several; more experts and adapters than lanes; one expert for all.
+#: CTAs with one row for few positions; parts of one and two tiles of rows; rows of an expert that threads look at in
+#: one round and in several; more experts and adapters than lanes; one expert for all.
 PARTS = {
     "few": ("sm_90a", 40, {}),
     "some": ("sm_80", 90, {}),

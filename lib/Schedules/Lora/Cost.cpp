@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 // A launch takes as long as the slowest of memory, L2, the loads of an SM and
 // the CTAs that an SM runs one after another, and once more as a CTA waits.
-// Nothing is fitted: the coefficients are those of gemms. Of kernels that
+// Nothing is fitted: the coefficients are those of gemms. For kernels that
 // walked over positions, with 4 adapters and 1024 tokens, this model would
 // expect 76 and 136 us where an H200 took 89 and 122
 // (benchmarks/journal/kernels.md).
