@@ -282,6 +282,10 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     with the scale in `result_tensor_scale`. The bits equal those of the two phases in sequence. `quantize-results`
     (`tile-rewrite-launches`) makes such gemms.
 
+    With `quantizes_input` rows of the input are bf16 or f16: the gemm quantizes those that it multiplies, as
+    `tile.quantize` does with `input_quant`, and no scales of them are in memory. The bits equal those of the two phases
+    in sequence. `quantize-rows` (`tile-rewrite-launches`) makes such gemms.
+
     Where `shrunk` has sums of two numbers of the element type of `b`, as `append-adapters` (`tile-rewrite-launches`)
     makes them, a schedule may multiply them by `b` as further columns of the input, and add to the same sums.
 
@@ -326,6 +330,7 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
     OptionalAttr<Moe_StrategyAttr>:$strategy,
+    UnitAttr:$quantizes_input,
     OptionalAttr<Moe_QuantAttr>:$result_quant, OptionalAttr<TypeAttrOf<AnyFloat>>:$rounded_to,
     OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts,

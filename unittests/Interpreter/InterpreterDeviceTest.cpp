@@ -9,6 +9,9 @@
 #include "TestModule.h"
 #include "moert/Executor.h"
 
+#include <cmath>
+#include <cstring>
+
 using namespace moec;
 using namespace moec::interpreter;
 
@@ -359,4 +362,98 @@ TEST(InterpreterDevice, NamesWhatIsMissing) {
             std::string::npos);
   EXPECT_NE(failureWith(kTileKernel).find("no plan.launch names the kernel"),
             std::string::npos);
+}
+
+/// A gemm that quantizes its rows computes what a quantization and a gemm do,
+/// also of rows of zeros and of rows with a NaN or an infinity.
+TEST(InterpreterDevice, QuantizesRows) {
+  const std::string quants =
+      R"(input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>,
+         weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>)";
+  TestModule test(R"(
+    tile.kernel @quantize(%x: memref<?x2xbf16>, %q: memref<?x2xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
+      tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
+        tokens(%t) ins(%x : memref<?x2xbf16>) outs(%q, %s : memref<?x2xf8E4M3FN>, memref<?x1xf32>)
+      tile.return
+    }
+    tile.kernel @product(%q: memref<?x2xf8E4M3FN>, %s: memref<?x1xf32>, %w: memref<2x2xf8E4M3FN>,
+        %b: memref<1x1xf32>, %y: memref<?x2xf32>, %t: i64) {
+      tile.gemm tokens(%t) ins(%q, %w : memref<?x2xf8E4M3FN>, memref<2x2xf8E4M3FN>)
+        input_scale(%s : memref<?x1xf32>) weight_scale(%b : memref<1x1xf32>)
+        outs(%y : memref<?x2xf32>) {)" +
+                  quants + R"(}
+      tile.return
+    }
+    tile.kernel @both(%x: memref<?x2xbf16>, %w: memref<2x2xf8E4M3FN>, %b: memref<1x1xf32>,
+        %z: memref<?x2xf32>, %t: i64) {
+      tile.gemm tokens(%t) ins(%x, %w : memref<?x2xbf16>, memref<2x2xf8E4M3FN>)
+        weight_scale(%b : memref<1x1xf32>) outs(%z : memref<?x2xf32>) {quantizes_input, )" +
+                  quants + R"(}
+      tile.return
+    }
+    plan.program @layer max_tokens 8 {
+      %x = plan.tensor input "x" rows <"tokens"> : memref<?x2xbf16>
+      %w = plan.tensor input "w" : memref<2x2xf8E4M3FN>
+      %b = plan.tensor input "b" : memref<1x1xf32>
+      %q = plan.tensor output "q" rows <"tokens"> : memref<?x2xf8E4M3FN>
+      %s = plan.tensor output "s" rows <"tokens"> : memref<?x1xf32>
+      %y = plan.tensor output "y" rows <"tokens"> : memref<?x2xf32>
+      %z = plan.tensor output "z" rows <"tokens"> : memref<?x2xf32>
+      plan.variant tokens 0 to 8 {
+        plan.launch @quantize ins(%x : memref<?x2xbf16>) outs(%q, %s : memref<?x2xf8E4M3FN>, memref<?x1xf32>)
+        plan.launch @product ins(%q, %s, %w, %b : memref<?x2xf8E4M3FN>, memref<?x1xf32>, memref<2x2xf8E4M3FN>,
+            memref<1x1xf32>) outs(%y : memref<?x2xf32>)
+        plan.launch @both ins(%x, %w, %b : memref<?x2xbf16>, memref<2x2xf8E4M3FN>, memref<1x1xf32>)
+          outs(%z : memref<?x2xf32>)
+      }
+    })");
+  auto device = createInterpreterDevice(*test.module);
+  ASSERT_TRUE(device.isOk()) << device.status().message();
+  moert::Plan plan;
+  plan.target = "cpu";
+  plan.maxTokens = 8;
+  using moert::DType;
+  using moert::TensorRole;
+  moert::Expr tokens = moert::Expr::tokens();
+  auto add = addTo(plan);
+  add("x", DType::BF16, {tokens, 2}, TensorRole::Input);
+  add("w", DType::F8E4M3, {2, 2}, TensorRole::Input);
+  add("b", DType::F32, {1, 1}, TensorRole::Input);
+  add("q", DType::F8E4M3, {tokens, 2}, TensorRole::Output);
+  add("s", DType::F32, {tokens, 1}, TensorRole::Output);
+  add("y", DType::F32, {tokens, 2}, TensorRole::Output);
+  add("z", DType::F32, {tokens, 2}, TensorRole::Output);
+  std::vector<moert::Step> steps;
+  auto launch = [&](const char *name, std::vector<int64_t> tensors) {
+    std::vector<moert::Argument> args;
+    for (int64_t tensor : tensors)
+      args.push_back(moert::Argument::ofTensor(tensor));
+    args.push_back(moert::Argument::ofTokens());
+    steps.push_back(moert::Step::launch(int64_t(plan.kernels.size()), args));
+    plan.kernels.push_back({name, 1});
+  };
+  launch("quantize", {0, 3, 4});
+  launch("product", {3, 4, 1, 2, 5});
+  launch("both", {0, 1, 2, 6});
+  plan.variants.push_back({0, 8, steps});
+  auto executor = moert::Executor::create(plan, **device, moert::ModuleImage());
+  ASSERT_TRUE(executor.isOk()) << executor.status().message();
+  // 2 and 448, zeros, a NaN and 1, an infinity and -1.
+  std::vector<uint16_t> x = {0x4000, 0x43E0, 0,      0,
+                             0x7FC0, 0x3F80, 0x7F80, 0xBF80};
+  std::vector<uint8_t> w = {0x38, 0, 0, 0x38}, q(8);
+  Floats b = {1}, s(4), y(8), z(8, 7);
+  moert::Executor &run = **executor;
+  for (moert::Status status :
+       {run.bind("x", {x.data(), DType::BF16, {4, 2}, {}}),
+        run.bind("w", {w.data(), DType::F8E4M3, {2, 2}, {}}),
+        run.bind("b", executorView(b, {1, 1})),
+        run.bind("q", {q.data(), DType::F8E4M3, {4, 2}, {}}),
+        run.bind("s", executorView(s, {4, 1})),
+        run.bind("y", executorView(y, {4, 2})),
+        run.bind("z", executorView(z, {4, 2})), run.run(4), run.synchronize()})
+    ASSERT_TRUE(status.isOk()) << status.message();
+  EXPECT_EQ(0, std::memcmp(y.data(), z.data(), y.size() * sizeof(float)));
+  EXPECT_EQ(Floats(z.begin(), z.begin() + 4), Floats({2, 448, 0, 0}));
+  EXPECT_TRUE(std::isnan(z[4]) && std::isnan(z[6]));
 }

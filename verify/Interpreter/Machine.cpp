@@ -7,6 +7,8 @@
 
 #include "Machine.h"
 
+#include "moec/Dialect/Moe/QuantLayout.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cstring>
@@ -118,6 +120,34 @@ static GroupRows getGroupRows(tile::GemmOp op) {
   return rows;
 }
 
+Status Machine::quantizeInput(tile::GemmOp op, int64_t count,
+                              MatmulArguments &arguments) {
+  auto type = cast<ShapedType>(op.getInput().getType());
+  moe::QuantAttr quant = op.getInputQuantAttr();
+  Result<DType> dtype = elementDType(type.clone(quant.getStorage()));
+  if (!dtype)
+    return dtype.status();
+  QuantizeArguments rows;
+  rows.input = arguments.input;
+  rows.quant = quant;
+  // Rows in the order of groups are defined up to the last offset.
+  bool areTokens = !op.getOffsets() || op.getSource();
+  rows.rows = areTokens ? validTokens(arguments.numValidTokens, count)
+                        : arguments.input.shape[0];
+  if (!areTokens)
+    rows.offsets = arguments.offsets;
+  int64_t groups = moe::getNumScaleColumns(quant, arguments.input.rowSize());
+  auto add = [&](DType element, ArrayRef<int64_t> shape) {
+    return owned.emplace_back(Value(), Tensor::undefined(element, shape))
+        .second.ref();
+  };
+  rows.quantized = add(*dtype, arguments.input.shape);
+  rows.scale = add(DType::F32, {arguments.input.shape[0], groups});
+  arguments.input = rows.quantized;
+  arguments.inputScale = rows.scale;
+  return quantize(rows);
+}
+
 template <typename OpT>
 Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   Result<RegionEvaluator> epilogue = RegionEvaluator::compile(op.getEpilogue());
@@ -144,8 +174,12 @@ Status Machine::runMatmul(OpT op, int64_t count, const TensorRef &result) {
   arguments.inputQuant = op.getInputQuantAttr();
   arguments.weightQuant = op.getWeightQuantAttr();
   arguments.layout = op.getLayoutAttr();
-  if constexpr (std::is_same_v<OpT, tile::GemmOp>)
+  if constexpr (std::is_same_v<OpT, tile::GemmOp>) {
     arguments.groupRows = getGroupRows(op);
+    if (op.getQuantizesInput())
+      if (Status status = quantizeInput(op, count, arguments); !status)
+        return status;
+  }
   return groupedMatmul(arguments, *epilogue);
 }
 

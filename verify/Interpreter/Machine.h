@@ -52,6 +52,9 @@ private:
                            mlir::Value rowWeight);
   template <typename OpT>
   moert::Status runMatmul(OpT op, int64_t count, const TensorRef &result);
+  /// Quantizes the input of a gemm that does so, to temporary tensors.
+  moert::Status quantizeInput(tile::GemmOp op, int64_t count,
+                              MatmulArguments &arguments);
   template <typename OpT>
   moert::Status runRowMap(OpT op, int64_t count, mlir::Value result);
   template <typename OpT>

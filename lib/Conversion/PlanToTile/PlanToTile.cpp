@@ -169,7 +169,7 @@ private:
         /*result_tensor_scale=*/Value(), get(op.getResult()),
         /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
         op.getWeightQuantAttr(), op.getStrategyAttr(),
-        /*result_quant=*/moe::QuantAttr(),
+        /*quantizes_input=*/UnitAttr(), /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(),
         /*group_rows=*/tile::GroupRowsAttr(), /*num_columns=*/IntegerAttr(),

@@ -335,6 +335,28 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
       failed(check.checkShape(scaleName, scale, scaleShape)));
 }
 
+/// Verifies an input that the gemm quantizes.
+static LogicalResult verifyQuantizedByGemm(const OperandChecker &check,
+                                           const MatmulOperands &o) {
+  constexpr StringLiteral name = "quantizes_input";
+  if (Type element = getElementType(o.input);
+      !isa<BFloat16Type, Float16Type>(element))
+    return check.error("has '" + name + "' and 'input' of ")
+           << element << "; make the input bf16 or f16";
+  if (o.inputScale)
+    return check.error("has '" + name +
+                       "' and 'input_scale'; remove the "
+                       "scales, which the gemm computes");
+  bool isByRow = o.inputQuant && o.inputQuant.getDynamic() &&
+                 llvm::is_contained({Granularity::Group, Granularity::Token},
+                                    o.inputQuant.getGranularity());
+  if (!isByRow || areKeptAsBF16(o.inputQuant))
+    return check.error("has '" + name +
+                       "'; give a dynamic 'input_quant' of "
+                       "granularity 'group' or 'token' without 'packing'");
+  return success();
+}
+
 static LogicalResult verifyQuantization(const OperandChecker &check,
                                         const MatmulOperands &o,
                                         ArrayRef<Dim> group) {
@@ -416,8 +438,11 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                  getZeroType(o.weightQuant),
                                  "as required by 'weight_quant'"))))
     return failure();
-  return failure(failed(verifyQuantized(check, "input", o.input, o.inputQuant,
-                                        o.inputScale, input)) ||
+  LogicalResult isInputValid =
+      o.quantizesInput ? verifyQuantizedByGemm(check, o)
+                       : verifyQuantized(check, "input", o.input, o.inputQuant,
+                                         o.inputScale, input);
+  return failure(failed(isInputValid) ||
                  failed(verifyQuantized(check, "weight", o.weight,
                                         o.weightQuant, o.weightScale, weight)));
 }

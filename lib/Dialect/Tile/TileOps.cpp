@@ -441,9 +441,11 @@ static LogicalResult verifyGroups(GemmOp op) {
 }
 
 LogicalResult GemmOp::verify() {
-  if (failed(moe::verifyMatmul(*this, moe::MatmulOperands(*this))) ||
-      failed(verifyIds(*this)) || failed(verifyCounters(*this)) ||
-      failed(verifyQuantized(*this)) || failed(verifyGroups(*this)))
+  moe::MatmulOperands operands(*this);
+  operands.quantizesInput = getQuantizesInput();
+  if (failed(moe::verifyMatmul(*this, operands)) || failed(verifyIds(*this)) ||
+      failed(verifyCounters(*this)) || failed(verifyQuantized(*this)) ||
+      failed(verifyGroups(*this)))
     return failure();
   SmallVector<Value> outs{getResult()};
   for (Value out : {getResultScale(), getCleared()})

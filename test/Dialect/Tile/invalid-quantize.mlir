@@ -180,3 +180,58 @@ tile.kernel @k(%x: memref<?x256xi8>, %w: memref<4x256x256xi8>, %s: memref<1xf32>
       result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xi8>) result_scale(%z : memref<?x2xf32>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xf32>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
+    %y: memref<?x256xbf16>, %tokens: i64) {
+  // expected-error@+1 {{has 'quantizes_input' and 'input' of 'f32'; make the input bf16 or f16}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xf32>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
+    %y: memref<?x256xbf16>, %tokens: i64) {
+  // expected-error@+1 {{has 'quantizes_input' and 'input_scale'; remove the scales, which the gemm computes}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
+      input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
+    %y: memref<?x256xbf16>, %tokens: i64) {
+  // expected-error@+1 {{has 'quantizes_input'; give a dynamic 'input_quant' of granularity 'group' or 'token' without 'packing'}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xbf16>) {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
+    %y: memref<?x256xbf16>, %tokens: i64) {
+  // expected-error@+1 {{has 'quantizes_input'; give a dynamic 'input_quant' of granularity 'group' or 'token' without 'packing'}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
+    %y: memref<?x256xbf16>, %tokens: i64) {
+  // expected-error@+1 {{has 'quantizes_input'; give a dynamic 'input_quant' of granularity 'group' or 'token' without 'packing'}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128]>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
+  tile.return
+}

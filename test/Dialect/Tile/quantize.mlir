@@ -83,3 +83,13 @@ tile.kernel @given_scale(%q: memref<?x256xi8>, %s: memref<1xf32>, %w: memref<4x2
       result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xi8>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
   tile.return
 }
+
+// CHECK-LABEL: tile.kernel @rows_of_a_gemm
+tile.kernel @rows_of_a_gemm(%x: memref<?x256xf16>, %w: memref<256x256xf8E4M3FN>, %b: memref<2x2xf32>, %y: memref<?x256xf16>, %tokens: i64) {
+  // CHECK: tile.gemm tokens(%tokens) ins(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x256xf16>, memref<256x256xf8E4M3FN>) weight_scale(
+  // CHECK-SAME: input_quant = #moe.quant<{{[^>]*}}dynamic = true>, quantizes_input, weight_quant
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xf16>, memref<256x256xf8E4M3FN>)
+      weight_scale(%b : memref<2x2xf32>)
+      outs(%y : memref<?x256xf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
+  tile.return
+}

@@ -87,6 +87,8 @@ struct MatmulOperands {
       weightGlobalScale;
   QuantAttr inputQuant, weightQuant;
   StrategyAttr strategy;
+  /// The gemm quantizes the input by `inputQuant`.
+  bool quantizesInput = false;
   mlir::Value offsets, source, numValidTokens, result;
   mlir::ValueRange rows, columns, elementwise;
   /// Operands of a LoRA update.
