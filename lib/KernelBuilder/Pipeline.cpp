@@ -88,6 +88,20 @@ PipelineState Pipeline::next(PipelineState state) const {
           select(wraps, flipped, state.parity)};
 }
 
+PipelineState Pipeline::skip(PipelineState state, I32 count) const {
+  I32 stage = state.stage + count;
+  Flag wraps = stage >= layout.stages;
+  I32 flipped = state.parity ^ 1;
+  return {select(wraps, stage - layout.stages, stage),
+          select(wraps, flipped, state.parity)};
+}
+
+PipelineState Pipeline::skip(PipelineState state, int64_t count) const {
+  if (count / layout.stages % 2)
+    state.parity = state.parity ^ 1;
+  return skip(state, emitter.i32(count % layout.stages));
+}
+
 Value Pipeline::stageAddress(I32 stage, int64_t offset) const {
   return emitter.advance(stages, stage * layout.stageBytes +
                                      (layout.firstStage + offset));

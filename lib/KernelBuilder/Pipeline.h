@@ -91,6 +91,9 @@ public:
   int64_t getStages() const { return layout.stages; }
   PipelineState first() const;
   PipelineState next(PipelineState state) const;
+  /// The state `count` k tiles later; a variable count is below that of stages.
+  PipelineState skip(PipelineState state, I32 count) const;
+  PipelineState skip(PipelineState state, int64_t count) const;
   /// The address of a stage, plus `offset` bytes.
   mlir::Value stageAddress(I32 stage, int64_t offset = 0) const;
   Barrier full(I32 stage) const { return barrier(stage, 0); }

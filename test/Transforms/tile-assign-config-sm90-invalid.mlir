@@ -385,3 +385,64 @@ tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memr
     } {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, multicast_weights>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x2x2xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{map_rows = true, but a tensor map cannot quantize rows}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input,
+       config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, map_rows>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x2x2xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{block_m up to 40, but rows are quantized as they are copied; give at most 32}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input,
+       config = #tile.sm90_gemm<block_m = [8, 40], block_n = 128, block_k = 128, stages = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x2x2xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{multicast_weights = true, but each CTA quantizes its own rows; give false}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input,
+       config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, multicast_weights>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x256x1xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{rows that are quantized as they are copied need scales of 128 elements, those of a k tile; remove 'quantizes_input', and quantize by a tile.quantize}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x256x1xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, quantizes_input,
+       config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4>}
+  tile.return
+}
+
+// -----
+
+// Other schedules copy rows as they are.
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x2x2xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{this schedule does not quantize the rows that it copies; remove 'quantizes_input', and quantize by a tile.quantize}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input,
+       config = #tile.sm80_gemm<block_m = 16, block_n = 64, block_k = 64, vector_width = 8>}
+  tile.return
+}

@@ -50,6 +50,20 @@ protected:
            tile.return
          })");
   }
+  /// Block fp8 that quantizes its rows.
+  tile::GemmOp makeQuantizing() {
+    return parse(
+        R"(tile.kernel @k(%x: memref<?x512xbf16>, %w: memref<4x256x512xf8E4M3FN>,
+             %b: memref<4x2x4xf32>, %o: memref<5xi32>, %y: memref<?x256xbf16>, %t: i64) {
+           tile.gemm tokens(%t) ins(%x, %w : memref<?x512xbf16>, memref<4x256x512xf8E4M3FN>)
+             weight_scale(%b : memref<4x2x4xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+             {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>,
+              weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>,
+              quantizes_input,
+              config = #tile.sm90_gemm<block_m = [8, 16], block_n = 64, block_k = 128, stages = 4>}
+           tile.return
+         })");
+  }
   /// Prepacked mxfp4: two packed tiles along K in a k tile, three along N.
   tile::GemmOp makePrepacked() {
     return parse(
@@ -196,6 +210,18 @@ TEST_F(Sm90ShapeTest, QuantizationHasScratch) {
   EXPECT_EQ(ResultStaging(shape.problem(), shape.tile(), 16).columns, 64);
 }
 
+/// A stage has the rows before and after their quantization.
+TEST_F(Sm90ShapeTest, QuantizedRowsHaveTwoForms) {
+  GemmShape shape = getShape(makeQuantizing());
+  EXPECT_TRUE(shape.problem().copiesScales());
+  EXPECT_EQ(shape.problem().inputBits, 8);
+  EXPECT_EQ(shape.problem().getInputRowBytes(), 1024);
+  EXPECT_EQ(shape.tile().kTileBytes, 128);
+  EXPECT_EQ(shape.shared().getRawRowBytes(), 256);
+  EXPECT_EQ(shape.shared().getStageBytes(), 64 * 128 + 16 * (128 + 256));
+  EXPECT_EQ(getShape(makeScaled()).shared().getRawRowBytes(), 0);
+}
+
 TEST_F(Sm90ShapeTest, JoinedGemmsShareMemory) {
   SharedLayout shared = getShape(makeGateUp(kDynamic)).shared();
   // Consumers that share a block of weights exchange sums.
@@ -235,6 +261,7 @@ TEST(Sm90RegistersTest, LowTilesTakeHalfAnSM) {
                           /*promotes=*/false,
                           /*mapRows=*/true,
                           /*copiesScales=*/false,
+                          /*quantizesRows=*/false,
                           /*fromRegisters=*/false,
                           /*consumers=*/2};
   RegisterBudget budget(low);
@@ -242,6 +269,11 @@ TEST(Sm90RegistersTest, LowTilesTakeHalfAnSM) {
   EXPECT_EQ(budget.getRegisters(), 80);
   EXPECT_EQ(budget.getProducerRegisters(), 56);
   EXPECT_EQ(budget.getConsumerRegisters(), 88);
+  // Threads that quantize rows take what consumers do not need.
+  ptxas::Sm90Shape quantizing = low;
+  quantizing.quantizesRows = true;
+  EXPECT_EQ(RegisterBudget(quantizing).getProducerRegisters(), 64);
+  EXPECT_EQ(RegisterBudget(quantizing).getConsumerRegisters(), 88);
   ptxas::Sm90Shape high = low;
   high.sums = 256;
   EXPECT_FALSE(RegisterBudget(high).fits());

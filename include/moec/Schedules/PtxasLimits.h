@@ -105,6 +105,8 @@ struct Sm90Shape {
   bool mapRows;
   /// Threads copy scales with each k tile.
   bool copiesScales;
+  /// These threads quantize the rows too.
+  bool quantizesRows;
   /// Weights are multiplied from registers, by `consumers` warpgroups.
   bool fromRegisters;
   int64_t consumers;
@@ -124,10 +126,11 @@ constexpr int64_t getMaxSums(const Sm90Shape &shape) {
 }
 
 /// Maximum rows and accumulators of a CTA that fits in half of an SM's
-/// registers, and the registers that its producer threads keep.
-/// WarpgroupsShareRegisters, SumsOfAStepFitInRegisters.
+/// registers, and the registers that its producer threads keep, if they copy
+/// rows or quantize them too. WarpgroupsShareRegisters,
+/// SumsOfAStepFitInRegisters, QuantizedRowsFitInRegisters.
 inline constexpr int64_t kHalfShareRows = 32, kHalfShareSums = 48,
-                         kHalfShareCopying = 56;
+                         kHalfShareCopying = 56, kHalfShareQuantizing = 64;
 
 /// Registers that producer threads keep: threads that copy rows need two for
 /// each row and for its scales; several values of BLOCK_M take a few more.

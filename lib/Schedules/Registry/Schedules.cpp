@@ -7,6 +7,7 @@
 
 #include "Schedules/Interface/ScheduleTables.h"
 #include "moec/Schedules/Rewrites/JoinRouting.h"
+#include "moec/Schedules/Rewrites/QuantizeRows.h"
 #include "moec/Schedules/SumOrder.h"
 #include "moert/HostDevice.h"
 
@@ -142,8 +143,11 @@ static std::string whyOtherOrder(const Schedule &schedule, Operation *op,
 
 std::string Schedule::whyIllegal(Operation *op, tile::ConfigAttr config,
                                  const Target &target) const {
-  std::string reason = whyConfigIllegal(op, config, target);
   auto gemm = dyn_cast<tile::GemmOp>(op);
+  if (gemm && gemm.getQuantizesInput() && !as<QuantizesRows>())
+    return "this schedule does not quantize the rows that it copies; remove "
+           "'quantizes_input', and quantize by a tile.quantize";
+  std::string reason = whyConfigIllegal(op, config, target);
   if (gemm && gemm.getCleared() && !as<ClearsCounters>())
     return "this schedule clears no counter; remove 'cleared'";
   return reason.empty() ? whyOtherOrder(*this, op, config) : reason;

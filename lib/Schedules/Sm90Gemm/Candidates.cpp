@@ -35,6 +35,11 @@ bool isBuffer(Value argument) {
       kernel)[cast<BlockArgument>(argument).getArgNumber()];
 }
 
+/// Whether tensor maps can load the input rows.
+bool mayMapRows(tile::GemmOp op) {
+  return !op.getSource() && !op.getQuantizesInput() && isBuffer(op.getInput());
+}
+
 /// Candidate values of BLOCK_M; CTAs with few blocks of weights may have higher
 /// ones.
 ArrayRef<int64_t> getBlockMs() {
@@ -134,7 +139,7 @@ std::string spills(tile::GemmOp op, const GemmShape &shape) {
 SmallVector<int64_t> getSteps(tile::GemmOp op) {
   auto input = cast<MemRefType>(op.getInput().getType());
   if (!hasPrepackedLayout(op.getWeightQuantAttr()))
-    return {kStepBytes * 8 / input.getElementTypeBitWidth()};
+    return {kStepBytes * 8 / GemmProblem(op).inputBits};
   constexpr int64_t one = moe::PrepackedFormat::kSizeK, maxTiles = 5;
   SmallVector<int64_t> steps;
   for (int64_t packedTiles = 1; packedTiles <= maxTiles; ++packedTiles)
@@ -227,7 +232,7 @@ public:
         penaltyPerBlockM(getPenaltyPerBlockM(op, target)),
         model(makeGemmCost(op, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
-        mapRows(!op.getSource() && isBuffer(op.getInput())) {
+        mapRows(mayMapRows(op)) {
     if (mayScheduleDynamically && op.getOffsets()) {
       int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
       RowCounts counts(load, groups, points.back(), Routing::Uniform);
@@ -503,7 +508,7 @@ tile::ConfigAttr sm90::chooseGemm(Operation *op, const Target &target) {
         return candidate.config;
   }
   auto [n, tileRows] = chooseTile(gemm);
-  bool mapRows = !gemm.getSource() && isBuffer(gemm.getInput());
+  bool mapRows = mayMapRows(gemm);
   constexpr int64_t maxStages = 8;
   return makeConfig(gemm, target, n, tileRows, getSteps(gemm).back(), mapRows,
                     maxStages);

@@ -250,6 +250,9 @@ private:
                 Work &work) const;
   /// K tiles of adapters of a tile with that many rows.
   double getAdapterTiles(const GemmShape &shape, double rows) const;
+  /// Clocks of a warp that copies and quantizes that many rows of a k tile; 0
+  /// if rows are copied as they are.
+  static double getQuantizationClk(const GemmShape &shape, double rows);
   double getFloor(const GemmShape &shape, const RowCounts &counts,
                   double bytes) const;
   /// Time of a launch without tiles.
@@ -335,6 +338,14 @@ double GemmCost::getRegisterStep(const GemmShape &shape, int64_t blockM,
   return clk * (1 + perTileMore * std::max(0.0, codeTiles - nearTiles));
 }
 
+double GemmCost::getQuantizationClk(const GemmShape &shape, double rows) {
+  // Latencies, as counted in the code; none has been measured.
+  constexpr double copyClk = 150, rowsClk = 300;
+  if (!shape.problem().quantizesInput)
+    return 0;
+  return copyClk + rowsClk * std::ceil(rows / kQuantizedAtOnce);
+}
+
 double GemmCost::getAdapterTiles(const GemmShape &shape, double rows) const {
   const std::optional<AdapterTiles> &tiles = shape.problem().adapters;
   if (!tiles || adapters.count == 0)
@@ -375,6 +386,9 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
                chains * width / 2;
   if (shape.problem().isPrepacked())
     stepClk = getRegisterStep(shape, blockM, width * widthClk, chains);
+  constexpr double turns = double(kRowThreads) / kWarp;
+  stepClk = std::max(stepClk,
+                     getQuantizationClk(shape, use.rows / use.tiles) / turns);
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
   // Consumers look at the weights of an adapter, and meet, before they multiply
@@ -383,6 +397,10 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   double adapterTiles = getAdapterTiles(shape, use.rows / use.tiles);
   clk += adapterTiles * (lookClk + std::max(device.stepClk, stepClk));
   double inputRows = rows;
+  // Bytes of a row's part of a k tile in memory.
+  auto rowBytes =
+      double(shape.problem().quantizesInput ? shape.shared().getRawRowBytes()
+                                            : shape.tile().kTileBytes);
   if (!shape.tile().mapRows) {
     // Low tiles of weights from registers take as long without the gather
     // (H200, gpt-oss-120b: 504 and 510 us at 256 tokens, 693 and 698 at 1024).
@@ -408,14 +426,14 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   work.productClk += use.tiles * clk;
   work.epilogueClk += use.tiles * epilogue;
   work.kinds.push_back({clk + epilogue, use.tiles});
-  work.l2Bytes += use.tiles * steps *
-                  (double(shape.shared().getWeightBytes()) +
-                   inputRows * double(shape.tile().kTileBytes));
+  work.l2Bytes +=
+      use.tiles * steps *
+      (double(shape.shared().getWeightBytes()) + inputRows * rowBytes);
   // Half of a swizzle row is of weights, and zeros are not read.
   double adapterBytes = double(shape.shared().getWeightBytes()) / 2 /
                         double(shape.problem().weightsPerColumn);
-  work.l2Bytes += use.tiles * adapterTiles *
-                  (adapterBytes + inputRows * double(shape.tile().kTileBytes));
+  work.l2Bytes +=
+      use.tiles * adapterTiles * (adapterBytes + inputRows * rowBytes);
   work.rows += use.tiles * rows;
   work.tiles += use.tiles;
 }
@@ -577,7 +595,9 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
                   work.l2Bytes * nTiles * device.l2Energy +
                   operations * device.getEnergy(shape.problem().compute);
   result.powerUs = 1e6 * energy / device.power;
-  result.fixedUs = device.getLaunchTime();
+  // No consumer begins before rows are quantized.
+  result.fixedUs = device.getLaunchTime() +
+                   1e6 * getQuantizationClk(shape, 1) / device.tensorClock;
   // Copies of the last tile's adapters wait for those of its rows, which no k
   // tile hides (H200, one adapter: 0.5 and 2.3 us for two gemms at 1 and 8
   // tokens). Loads from L2 take half of the latency.

@@ -26,6 +26,7 @@ static bool losesDigits(ComputeType type, int64_t sizeK) {
 GemmProblem::GemmProblem(tile::GemmOp op)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       weightsPerColumn(op.getLayout() ? 2 : 1),
+      quantizesInput(op.getQuantizesInput()),
       findsScales(static_cast<bool>(op.getResultScale())),
       compute(op.getInputQuantAttr() ? getNativeType(op) : getDecodedType(op)),
       scales(op), adapters(getAdapterTiles(op)),
@@ -37,7 +38,8 @@ GemmProblem::GemmProblem(tile::GemmOp op)
   sizeK = input.getDimSize(1);
   columns = result.getDimSize(1);
   launchColumns = int64_t(op.getNumColumns().value_or(uint64_t(columns)));
-  inputBits = input.getElementTypeBitWidth();
+  inputBits = quantizesInput ? moe::getStorageBits(op.getInputQuantAttr())
+                             : input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   quantizes = resultBytes == 1;
   if (!hasPrepackedLayout(op.getWeightQuantAttr())) {

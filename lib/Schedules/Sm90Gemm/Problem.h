@@ -20,6 +20,9 @@ namespace moec::sm90 {
 /// share a computed scale.
 inline constexpr int64_t kQuantizedColumns = 128;
 
+/// Bits of an element of input rows before they are quantized.
+inline constexpr int64_t kRawBits = 16;
+
 /// A packed tile of weights: 64 weight rows x 64 of K.
 struct PackedTile {
   /// Bytes of quantized values, and of a copy of scales with zero points, which
@@ -41,8 +44,11 @@ struct GemmProblem {
   int64_t launchColumns;
   /// 2 with a layout (gate and up), else 1.
   int64_t weightsPerColumn;
-  /// Bits of a stored element of weights and of input rows.
+  /// Bits of an element of weights and of input rows in shared memory.
   int64_t storageBits, inputBits;
+  /// Input rows have 16-bit elements in memory, and are quantized as they are
+  /// copied.
+  bool quantizesInput;
   int64_t resultBytes;
   /// Results are quantized to 8 bits; with scales that are computed, not given.
   bool quantizes, findsScales;
@@ -76,7 +82,10 @@ struct GemmProblem {
     return bytes + bytes * packed->scaleBytes /
                        (packed->valueBytes * packed->scaleTiles);
   }
-  int64_t getInputRowBytes() const { return sizeK * inputBits / 8; }
+  /// Bytes of an input row in memory.
+  int64_t getInputRowBytes() const {
+    return sizeK * (quantizesInput ? kRawBits : inputBits) / 8;
+  }
   /// Tensor maps of the weights. Prepacked weights have two: quantized values
   /// and scales.
   int64_t getWeightMaps() const { return packed ? 2 : 1; }

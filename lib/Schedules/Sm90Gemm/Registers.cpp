@@ -28,8 +28,8 @@ RegisterBudget::RegisterBudget(const GemmProblem &problem,
     : RegisterBudget({tile.getMaxBlockM(), int64_t(tile.blockM.size()),
                       countAccumulators(problem, tile), tile.noSwapAB,
                       problem.promotes, tile.mapRows && !problem.adapters,
-                      problem.copiesScales(), problem.isPrepacked(),
-                      tile.getConsumers()}) {}
+                      problem.copiesScales(), problem.quantizesInput,
+                      problem.isPrepacked(), tile.getConsumers()}) {}
 
 void RegisterBudget::shareWith(const RegisterBudget &other) {
   producer = std::max(producer, other.producer);

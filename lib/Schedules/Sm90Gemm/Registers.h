@@ -40,7 +40,10 @@ public:
   /// Registers of a thread at the start.
   int64_t getRegisters() const;
   int64_t getProducerRegisters() const {
-    return hasReducedRegisters() ? ptxas::kHalfShareCopying : producer;
+    if (!hasReducedRegisters())
+      return producer;
+    return shape.quantizesRows ? ptxas::kHalfShareQuantizing
+                               : ptxas::kHalfShareCopying;
   }
   int64_t getConsumerRegisters() const;
 

@@ -8,10 +8,14 @@
 // bytes. A thread waits for its chunks to arrive, makes them visible to the
 // tensor cores and arrives at the barrier. It does so some k tiles later, or
 // when no stage is empty, to avoid waiting for copies that it has just issued.
+// Rows that are quantized on the way (QuantizedRows.cpp) are copied by a warp
+// per k tile.
 
 #include "AdapterProducts.h"
 #include "KernelBuilder/RingCopies.h"
-#include "Scales.h"
+#include "QuantizedRows.h"
+
+#include <optional>
 
 using namespace mlir;
 using namespace moec;
@@ -37,6 +41,8 @@ private:
   Rows setup(const Sm90TileScheduler::Items &items, I32 item);
   /// Copies the k tiles of a tile.
   State loadTile(const Rows &rows, PipelineState first);
+  /// Copies every third one, and quantizes the rows.
+  State loadQuantized(const Rows &rows, PipelineState first);
   /// Copies the k tiles of the adapters of its rows.
   State loadAdapters(const Sm90Tile &tile, State state);
   void load(const Rows &rows, I32 step, I32 stage);
@@ -45,7 +51,12 @@ private:
   int64_t getRowChunks() const {
     return shape.problem().swizzleBytes / sm90::kChunkBytes;
   }
-  int64_t getRowsAtOnce() const { return sm90::kRowThreads / getRowChunks(); }
+  int64_t getRowsAtOnce() const {
+    return quantized ? kWarp : sm90::kRowThreads / getRowChunks();
+  }
+  /// Publishes the last k tiles of a tile that began in state `first`; returns
+  /// the state behind it.
+  PipelineState publish(const Rows &rows, PipelineState first, State loaded);
   /// Copies one swizzle row of a k tile. `chunks`: addresses of the thread's
   /// chunks in it, used cyclically over the rows.
   void loadSwizzleRow(const Rows &rows, I32 step, int64_t swizzleRow,
@@ -56,6 +67,7 @@ private:
   const sm90::GemmShape &shape;
   RingCopies copies;
   Sm90Scales scales;
+  std::optional<Sm90QuantizedRows> quantized;
   Value input, source;
   /// Index of the thread; its first row of a tile, and its chunk in each row.
   I32 own, ownRow, ownChunk;
@@ -63,11 +75,17 @@ private:
 
 RowProducer::RowProducer(Sm90Gemm &gemm)
     : gemm(gemm), emitter(gemm.emitter), shape(gemm.shape),
-      copies(emitter, gemm.pipeline), scales(gemm),
-      input(emitter.operand(gemm.op.getInput())),
+      copies(emitter, gemm.pipeline,
+             shape.problem().quantizesInput ? Sm90QuantizedRows::kTurns : 1),
+      scales(gemm), input(emitter.operand(gemm.op.getInput())),
       source(emitter.operand(gemm.op.getSource())) {
   constexpr int64_t others = kWarpgroup - sm90::kRowThreads;
   own = emitter.warpgroupThread() + -others;
+  if (shape.problem().quantizesInput) {
+    quantized.emplace(gemm);
+    ownRow = emitter.lane();
+    return;
+  }
   ownRow = own / getRowChunks();
   ownChunk = own % getRowChunks();
 }
@@ -81,7 +99,8 @@ PipelineState RowProducer::emit(PipelineState first) {
         State loaded = loadTile(rows, state);
         // Rows of the next tile are looked up while the last copies arrive.
         Rows next = setup(items, findNext());
-        return std::tuple(copies.publishAll(loaded).place, next);
+        PipelineState end = publish(rows, state, loaded);
+        return std::tuple(end, next);
       });
   return std::get<0>(end);
 }
@@ -111,8 +130,38 @@ RowProducer::Rows RowProducer::setup(const Sm90TileScheduler::Items &items,
   });
 }
 
+PipelineState RowProducer::publish(const Rows &rows, PipelineState first,
+                                   State loaded) {
+  if (!quantized)
+    return copies.publishAll(loaded).place;
+  copies.publishAll(loaded,
+                    [&](I32 stage) { quantized->quantize(rows.tile, stage); });
+  return gemm.pipeline.skip(first, shape.tile().getKTiles());
+}
+
+RowProducer::State RowProducer::loadQuantized(const Rows &rows,
+                                              PipelineState first) {
+  I32 turn = emitter.warpgroupWarp() + -1;
+  SmallVector<I32> scaleRows = scales.find(rows.tile, emitter.lane());
+  auto loadStep = [&](I32 step, State state) {
+    I32 stage = state.place.stage, before = state.place.before();
+    return copies.emitStep(
+        state, gemm.pipeline.empty(stage), before,
+        [&] {
+          quantized->copy(rows.tile, rows.positions.front(), step, stage);
+          scales.copy(rows.tile, scaleRows, emitter.lane(), step, stage);
+        },
+        [&](I32 stage) { quantized->quantize(rows.tile, stage); });
+  };
+  return emitter.loop(turn, emitter.i32(shape.tile().getKTiles()),
+                      Sm90QuantizedRows::kTurns,
+                      copies.begin(gemm.pipeline.skip(first, turn)), loadStep);
+}
+
 RowProducer::State RowProducer::loadTile(const Rows &rows,
                                          PipelineState first) {
+  if (quantized)
+    return loadQuantized(rows, first);
   SmallVector<I32> scaleRows;
   if (shape.problem().copiesScales())
     scaleRows = scales.find(rows.tile, own);

@@ -31,7 +31,7 @@ SmallVector<I32> Sm90Scales::find(const Sm90Tile &tile, I32 number) {
   // Rows past the end repeat the last one; their sums are never read.
   I32 last = tile.rows + -1;
   SmallVector<I32> from;
-  for (int64_t i = 0; i < shape.tile().getMaxBlockM(); i += sm90::kRowThreads) {
+  for (int64_t i = 0; i < countCopiedRows(); i += sm90::kRowThreads) {
     I32 position = tile.firstRow + min(number + i, last);
     if (source)
       position = emitter.loadI32(source, emitter.toIndex(position));
@@ -88,7 +88,7 @@ void Sm90Scales::copy(const Sm90Tile &tile, ArrayRef<I32> from, I32 number,
     else
       emitter.ifThen(number < count, start);
   };
-  for (int64_t i = 0; i < shape.tile().getMaxBlockM(); i += sm90::kRowThreads)
+  for (int64_t i = 0; i < countCopiedRows(); i += sm90::kRowThreads)
     copyOne(gemm.op.getInputScale(), {from[i / sm90::kRowThreads], step}, i,
             shape.tile().getMaxBlockM() - i);
   SmallVector<I32> row{from.back(), step};
@@ -96,6 +96,11 @@ void Sm90Scales::copy(const Sm90Tile &tile, ArrayRef<I32> from, I32 number,
     row.insert(row.begin(), tile.group);
   copyOne(gemm.op.getWeightScale(), row, shape.tile().getMaxBlockM(),
           shape.tile().getWeightScales());
+}
+
+void Sm90Scales::storeRow(I32 stage, I32 row, F32 scale) {
+  Value to = emitter.advance(address(stage, 0), row * sm90::kScaleElementBytes);
+  emitter.store(scale, to, sm90::kScaleElementBytes);
 }
 
 //===----------------------------------------------------------------------===//

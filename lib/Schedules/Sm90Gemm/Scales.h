@@ -28,6 +28,9 @@ public:
   void copy(const Sm90Tile &tile, llvm::ArrayRef<I32> from, I32 number,
             I32 step, I32 stage);
 
+  /// Stores the scale of a row that the thread has quantized.
+  void storeRow(I32 stage, I32 row, F32 scale);
+
   //===--- Consumers ---===//
 
   /// Address in the first stage of the scales of the thread's rows, for BLOCK_M
@@ -42,6 +45,10 @@ public:
   bool areSame(int64_t blockM) const;
 
 private:
+  /// Rows whose scales are in memory.
+  int64_t countCopiedRows() const {
+    return shape.problem().quantizesInput ? 0 : shape.tile().getMaxBlockM();
+  }
   /// Address of a scale of a stage.
   mlir::Value address(I32 stage, int64_t scale);
   I32 findWeights(const Sm90Tile &tile, I32 number);

@@ -23,6 +23,7 @@
 #include "moec/Schedules/Rewrites/MulticastWeights.h"
 #include "moec/Schedules/Rewrites/PermuteRows.h"
 #include "moec/Schedules/Rewrites/QuantizeInputs.h"
+#include "moec/Schedules/Rewrites/QuantizeRows.h"
 #include "moec/Schedules/Rewrites/RunPhases.h"
 #include "moec/Schedules/Rewrites/SplitColumns.h"
 #include "moec/Schedules/Spills.h"
@@ -92,6 +93,12 @@ std::string declineGemm(tile::GemmOp op) {
            ", the columns of a CTA's tile; use a tile.quantize of the result";
   if (std::string reason = declineAdapters(op); !reason.empty())
     return reason;
+  if (op.getQuantizesInput() &&
+      moe::getScaleGroup(op.getInputQuantAttr()).columns != kQuantizedColumns)
+    return "rows that are quantized as they are copied need scales of " +
+           number(kQuantizedColumns) +
+           " elements, those of a k tile; remove 'quantizes_input', and "
+           "quantize by a tile.quantize";
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   if (weight.getElementTypeBitWidth() > 16)
@@ -259,6 +266,10 @@ std::string tilesIllegal(const GemmProblem &problem, const TileShape &tile) {
                                           : "; give 64, 128 or 256");
   if (std::string reason = blockMIllegal(problem, tile); !reason.empty())
     return reason;
+  if (problem.quantizesInput && tile.getMaxBlockM() > kMostQuantizedRows)
+    return "block_m up to " + number(tile.getMaxBlockM()) +
+           ", but rows are quantized as they are copied; give at most " +
+           number(kMostQuantizedRows);
   if (!problem.isPrepacked() && tile.kTileBytes != kStepBytes)
     return "block_k = " + number(tile.blockK) + "; give " +
            number(kStepBytes * 8 / problem.inputBits);
@@ -287,6 +298,8 @@ std::string multicastIllegal(tile::GemmOp gemm, const GemmProblem &problem) {
     return "a dense gemm has no groups whose tiles could be paired";
   if (problem.isPrepacked())
     return "prepacked weights are copied as a whole";
+  if (problem.quantizesInput)
+    return "each CTA quantizes its own rows";
   if (problem.adapters)
     return "each CTA copies the adapters of its own rows";
   if (gemm.getSignals() || gemm.getAwaits())
@@ -312,6 +325,8 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
            number(budget.getMaxAccumulators()) + describeHighest(shape);
   if (tile.mapRows && gemm.getSource())
     return "map_rows = true, but a tensor map cannot gather rows by 'source'";
+  if (tile.mapRows && problem.quantizesInput)
+    return "map_rows = true, but a tensor map cannot quantize rows";
   if (tile.stages < kMinStages || tile.stages > kMaxStages)
     return "stages = " + number(tile.stages) + "; give " + number(kMinStages) +
            " to " + number(kMaxStages);
@@ -518,7 +533,7 @@ struct GemmSchedule final
     : ModelledGemm<Schedule, AppendsAdapters, CountsIds, SplitsColumns,
                    JoinsProducts, JoinsSums, QuantizesInputs, FollowsPhase,
                    FollowsSort, RunsPhases, PermutesRows, SplitsLargeGroups,
-                   MulticastsWeights, KnowsSpills, OrdersSums> {
+                   QuantizesRows, MulticastsWeights, KnowsSpills, OrdersSums> {
   GemmSchedule() : ModelledGemm("sm90.gemm", "tile.gemm") {}
   std::string whyConfigIllegal(Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {

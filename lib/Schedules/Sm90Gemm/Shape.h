@@ -96,6 +96,8 @@ private:
 
 /// Producer threads that copy rows where no tensor map does.
 inline constexpr int64_t kRowThreads = 96;
+/// Rows of a k tile that a warp quantizes at once: eight lanes per row.
+inline constexpr int64_t kQuantizedAtOnce = 4;
 /// Interleaving of gate and up: 8 rows of gate, then 8 of up.
 inline constexpr int64_t kPairedRows = 8;
 /// Increment of the dynamic scheduler's counter per tile, in kernels whose CTAs

@@ -78,8 +78,10 @@ SharedLayout::SharedLayout(const GemmProblem &problem, const TileShape &tile)
       weightBytes(problem.packed ? tile.getWeightBlocks() * tile.swizzleRows *
                                        problem.packed->valueBytes
                                  : tile.getWeightRows() * kStepBytes),
+      rawRowBytes(problem.quantizesInput ? tile.blockK * kRawBits / 8 : 0),
       stageBytes(weightBytes +
-                 tile.swizzleRows * getSwizzledBytes(tile.getMaxBlockM())),
+                 tile.swizzleRows * getSwizzledBytes(tile.getMaxBlockM()) +
+                 rawRowBytes * tile.getMaxBlockM()),
       scaleBytes(getOwnScaleBytes(problem, tile)),
       stagingBytes(getOwnStagingBytes(problem, tile)),
       exchangeBytes(tile.sharesBlock() ? kBlockRows * tile.getMaxBlockM() * 4

@@ -51,7 +51,8 @@ struct ResultStaging {
 };
 
 /// Sections of shared memory, in order: `stages` pipeline stages of one k tile
-/// each (weights, then input rows); their scales; staging per consumer to
+/// each (weights, input rows, then these rows before they are quantized); their
+/// scales; staging per consumer to
 /// transpose results; the exchange of sums between consumers; quantization
 /// scratch; barriers; the tiles taken from the dynamic scheduler; the table of
 /// all groups; for weights with a code book, all pairs of its entries, once per
@@ -71,6 +72,9 @@ public:
     return blockM * swizzleBytes;
   }
   int64_t getStageBytes() const { return stageBytes; }
+  /// Bytes of a row of a k tile before it is quantized; 0 if rows are copied as
+  /// they are multiplied.
+  int64_t getRawRowBytes() const { return rawRowBytes; }
 
   int64_t getScaleOffset() const { return stages * stageBytes; }
   /// Bytes of scales in a stage, in whole chunks: scales of rows, then of
@@ -130,7 +134,8 @@ public:
 
 private:
   int64_t stages, consumers, groups, swizzleBytes;
-  int64_t weightBytes, stageBytes, scaleBytes, stagingBytes, exchangeBytes;
+  int64_t weightBytes, rawRowBytes, stageBytes, scaleBytes, stagingBytes,
+      exchangeBytes;
   int64_t sharedRows;
   bool isOneBuffer, hasDynamicScheduler, hasBook;
 };

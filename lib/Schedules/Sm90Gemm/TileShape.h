@@ -25,6 +25,10 @@ inline constexpr int64_t kStepBytes = kSwizzleBytes;
 inline constexpr int64_t kStepProducts = kStepBytes / kWgmmaBytes;
 /// BLOCK_M is a multiple of `kBlockMMultiple`, at most `kMaxBlockM`.
 inline constexpr int64_t kBlockMMultiple = 8, kMaxBlockM = 256;
+/// The largest BLOCK_M of rows that are quantized as they are copied: each CTA
+/// quantizes them again, and with more rows that takes longer than the copies
+/// of its weights.
+inline constexpr int64_t kMostQuantizedRows = 32;
 /// With input rows on M: the largest width of a promoted block of weights.
 inline constexpr int64_t kPromotedWidth = 128;
 /// At least three stages: the producer publishes a k tile after issuing the

@@ -1,0 +1,125 @@
+//===- QuantizedRows.cpp - rows quantized on their way ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Rows wait in shared memory, not in registers, until they are quantized: many
+// k tiles are in flight, and the threads of a CTA with reduced registers have
+// few. Since a lane reads only what it has copied, it waits for no other one.
+
+#include "QuantizedRows.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Elements of a chunk of quantized values, and of a vector of raw ones.
+static constexpr int64_t kChunkElements = sm90::kChunkBytes,
+                         kVector = sm90::kChunkBytes * 8 / sm90::kRawBits,
+                         kRawChunkBytes = kChunkElements * sm90::kRawBits / 8;
+
+Sm90QuantizedRows::Sm90QuantizedRows(Sm90Gemm &gemm)
+    : gemm(gemm), emitter(gemm.emitter), shape(gemm.shape), scales(gemm),
+      quantizer(gemm.b, getElementType(emitter.operand(gemm.op.getInput())),
+                gemm.op.getInputQuantAttr(), /*hasInstructions=*/true),
+      input(emitter.operand(gemm.op.getInput())) {
+  constexpr int64_t rowChunks = kWarp / kRowsAtOnce;
+  ownRow = emitter.lane() / rowChunks;
+  ownChunk = emitter.lane() % rowChunks;
+}
+
+Value Sm90QuantizedRows::getRaw(I32 stage) {
+  int64_t offset = gemm.getInputOffset() +
+                   shape.shared().getSwizzledBytes(shape.tile().getMaxBlockM());
+  Value begin = gemm.pipeline.stageAddress(stage, offset);
+  return emitter.advance(begin, ownRow * shape.shared().getRawRowBytes() +
+                                    ownChunk * kRawChunkBytes);
+}
+
+void Sm90QuantizedRows::forRows(const Sm90Tile &tile,
+                                function_ref<void(I32)> body) {
+  // All lanes of a warp take part in the shuffles of a row.
+  I32 end = tile.rows + (kRowsAtOnce - 1);
+  emitter.loop(emitter.i32(0), end / kRowsAtOnce, 1,
+               [&](I32 i) { body(i * kRowsAtOnce); });
+}
+
+void Sm90QuantizedRows::copy(const Sm90Tile &tile, I32 position, I32 step,
+                             I32 stage) {
+  Value raw = getRaw(stage);
+  I32 first = step * shape.tile().blockK + ownChunk * kChunkElements;
+  forRows(tile, [&](I32 firstRow) {
+    I32 row = firstRow + ownRow;
+    I32 from = emitter.getFromLane(position, row);
+    emitter.ifThen(row < tile.rows, [&] {
+      Index at = emitter.toIndex(from);
+      Value to =
+          emitter.advance(raw, firstRow * shape.shared().getRawRowBytes());
+      for (int64_t half = 0; half < kChunkElements; half += kVector) {
+        I32 column = first + half, bytes;
+        if (shape.problem().sizeK % shape.tile().blockK) {
+          // Rows are whole chunks, so that a chunk is inside or outside of the
+          // row. Zeros past its end do not change the scale.
+          Flag isInside = column < shape.problem().sizeK;
+          bytes = select(isInside, emitter.i32(sm90::kChunkBytes), 0);
+          column = select(isInside, column, 0);
+        }
+        emitter.copyAsync(emitter.advance(to, half * sm90::kRawBits / 8),
+                          emitter.address(input, {at, emitter.toIndex(column)}),
+                          bytes);
+      }
+    });
+  });
+}
+
+void Sm90QuantizedRows::quantize(const Sm90Tile &tile, I32 stage) {
+  forRows(tile,
+          [&](I32 firstRow) { quantizeRow(tile, stage, firstRow + ownRow); });
+  // Consumers load the scales of rows past the end too.
+  I32 other = emitter.lane();
+  emitter.ifThen(tile.rows <= other & other < shape.tile().getMaxBlockM(),
+                 [&] { scales.storeRow(stage, other, emitter.f32(0)); });
+}
+
+void Sm90QuantizedRows::quantizeRow(const Sm90Tile &tile, I32 stage, I32 row) {
+  constexpr int64_t words = sm90::kChunkBytes / 4;
+  ImplicitLocOpBuilder &b = gemm.b;
+  Flag exists = row < tile.rows;
+  Value from = emitter.advance(
+      getRaw(stage), (row - ownRow) * shape.shared().getRawRowBytes());
+  auto [low, high] = emitter.choose(
+      exists,
+      [&] {
+        I32 low = emitter.loadWords(from, words);
+        return std::tuple(
+            low,
+            emitter.loadWords(emitter.advance(from, sm90::kChunkBytes), words));
+      },
+      [&] {
+        I32 zero = emitter.i32(0);
+        I32 zeros = emitter.makeVector<I32>({zero, zero, zero, zero});
+        return std::tuple(zeros, zeros);
+      });
+  auto type = VectorType::get(kVector, getElementType(input));
+  SmallVector<F32> values;
+  for (I32 half : {low, high})
+    values.push_back({b, castFloat(b, vector::BitCastOp::create(b, type, half),
+                                   b.getF32Type())});
+  F32 largest = quantizer.findLargest(values);
+  for (int64_t mask = 1; mask < kWarp / kRowsAtOnce; mask *= 2)
+    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+  Quantizer::Divisor divisor = quantizer.getDivisor(largest);
+  SmallVector<Value> quantized;
+  for (F32 vector : values)
+    quantized.push_back(quantizer.encode(vector, divisor));
+  emitter.ifThen(exists, [&] {
+    Value rows = gemm.pipeline.stageAddress(stage, gemm.getInputOffset());
+    I32 chunk = swizzle(row, ownChunk);
+    Value to =
+        emitter.advance(rows, row * kSwizzleBytes + chunk * sm90::kChunkBytes);
+    for (auto [i, bytes] : llvm::enumerate(quantized))
+      emitter.store(bytes, emitter.advance(to, int64_t(i) * kVector), kVector);
+    emitter.ifThen(ownChunk == 0,
+                   [&] { scales.storeRow(stage, row, divisor.scale); });
+  });
+}
