@@ -58,6 +58,10 @@ parseForcedConfigs(llvm::ArrayRef<std::string> entries);
 /// "experts_hidden_large_groups_t64" from "experts_hidden_t64".
 std::string getLargeGroupsName(tile::KernelOp kernel);
 
+/// Name of a kernel like `kernel` for another load: "experts_hidden_t8" from
+/// "experts_hidden_t64".
+std::string getNameInRange(tile::KernelOp kernel, tile::LoadAttr load);
+
 /// Name by which configs are forced on a collective's kernel: "all_gather_dp".
 /// The kind alone names the first collective of that kind.
 std::string getExchangeName(plan::CollectiveOp collective);

@@ -209,6 +209,13 @@ std::string moec::getLargeGroupsName(tile::KernelOp kernel) {
   return (name + "_large_groups").str() + (hasRange ? range : "");
 }
 
+std::string moec::getNameInRange(tile::KernelOp kernel, tile::LoadAttr load) {
+  StringRef name = kernel.getSymName();
+  if (tile::LoadAttr own = kernel.getLoadAttr())
+    name.consume_back(getRangeSuffix(own));
+  return name.str() + getRangeSuffix(load);
+}
+
 bool moec::isForced(tile::KernelOp kernel, ArrayRef<ForcedConfig> forced) {
   return llvm::any_of(
       forced, [&](const ForcedConfig &config) { return config.isFor(kernel); });

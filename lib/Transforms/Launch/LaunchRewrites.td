@@ -17,6 +17,7 @@ class LaunchRewrite<string rewriteName> {
 
 include "AppendAdapters.td"
 include "ExpandAdapters.td"
+include "QuantizeRows.td"
 include "QuantizeResults.td"
 include "PermuteRows.td"
 include "SplitLargeGroups.td"
@@ -35,6 +36,7 @@ include "SplitColumns.td"
 defvar LaunchRewrites = [
   AppendAdaptersRewrite,
   ExpandAdaptersRewrite,
+  QuantizeRowsRewrite,
   QuantizeResultsRewrite,
   PermuteRowsRewrite,
   SplitLargeGroupsRewrite,

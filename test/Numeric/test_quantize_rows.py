@@ -1,0 +1,58 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Hopper gemms that quantize their input rows as they copy them, on the simulator: bits are those of a separate
+quantization launch."""
+
+import pytest
+from cases import Case
+from runs import SEEDS
+from schedules import launched
+
+BLOCKS = {"weight": "fp8_block128"}
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 512, "num_experts": 6, "top_k": 2,
+    "intermediate_size": 256, "routing": {}, "activation": {"kind": "silu"}, "quantization": BLOCKS,
+}
+#: Configs that both gemms can have with and without quantized rows, so that sums have one order.
+NARROW = "--config=experts_hidden:block_m=16 block_n=32 stages=5", "--config=experts_out:block_m=16 block_n=64 stages=6 map_rows=false"
+WIDE = "--config=experts_hidden:block_m=8 block_n=64 stages=3", "--config=experts_out:block_m=8 block_n=128 stages=4 map_rows=false"
+MANY = "--config=experts_hidden:block_m=8+16 block_n=64 stages=9", "--config=experts_out:block_m=8+32 block_n=128 stages=7 map_rows=false"
+HIGH = "--config=experts_hidden:block_m=32 block_n=128 stages=4", "--config=experts_out:block_m=32 block_n=256 stages=3 map_rows=false"
+ORDERED = tuple(option + " dynamic_scheduler=false" for option in WIDE)
+#: Fields that differ, tokens, options, and requirements on tensors.
+FORMS = {
+    "narrow": ({}, 9, NARROW, None),
+    "wide": ({}, 9, WIDE, None),
+    "many": ({"num_experts": 3}, 40, MANY, None),
+    "high": ({"num_experts": 3}, 40, HIGH, None),
+    "ordered": ({}, 20, ORDERED, None),
+    "offsets": ({}, 20, (*WIDE, "--disable=count-ids"), None),
+    "gate": ({"entry": "gate"}, 20, NARROW, None),
+    "f16": ({"dtype": "f16"}, 9, NARROW, None),
+    "one_token": ({}, 1, NARROW, None),
+    "no_tokens": ({}, 0, WIDE, None),
+    "empty_experts": ({}, 20, NARROW, "empty_experts"),
+    "nan": ({}, 9, NARROW, "nan_hidden"),
+    # The last group of a row is not whole, and fewer k tiles than warps.
+    "rests": ({"hidden_size": 272, "intermediate_size": 144}, 9, NARROW, None),
+    "short": ({"hidden_size": 64, "intermediate_size": 32}, 9, NARROW, None),
+}
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name", FORMS)
+def test_quantize_rows(name, runs):
+    fields, tokens, options, hard = FORMS[name]
+    case = Case(f"quantize_rows_{name}", SPEC | fields, tokens=tokens, hard=hard)
+    options = (f"--max-tokens={max(tokens, 1)}", *options)
+    rows = "--set=quantize-rows.always"
+    names = launched(case, "sm_90a", *options, rows)
+    assert not [kernel for kernel in names if "quantized" in kernel], names
+    run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options, rows)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    apart = runs.get(case, "--device=sim:0", "--target=sm_90a", *options, "--disable=quantize-rows,quantize-results")
+    assert apart.check().ok
+    assert run.outputs.read_bytes() == apart.outputs.read_bytes()
+    runs.forget(run)
+    runs.forget(apart)
