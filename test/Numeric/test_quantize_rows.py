@@ -13,11 +13,18 @@ SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 512, "num_experts": 6, "top_k": 2,
     "intermediate_size": 256, "routing": {}, "activation": {"kind": "silu"}, "quantization": BLOCKS,
 }
-#: Configs that both gemms can have with and without quantized rows, so that sums have one order.
-NARROW = "--config=experts_hidden:block_m=16 block_n=32 stages=5", "--config=experts_out:block_m=16 block_n=64 stages=6 map_rows=false"
-WIDE = "--config=experts_hidden:block_m=8 block_n=64 stages=3", "--config=experts_out:block_m=8 block_n=128 stages=4 map_rows=false"
-MANY = "--config=experts_hidden:block_m=8+16 block_n=64 stages=9", "--config=experts_out:block_m=8+32 block_n=128 stages=7 map_rows=false"
-HIGH = "--config=experts_hidden:block_m=32 block_n=128 stages=4", "--config=experts_out:block_m=32 block_n=256 stages=3 map_rows=false"
+
+
+def configs(hidden: str, out: str) -> tuple[str, ...]:
+    """Configs that both gemms can have with and without quantized rows, so that sums have one order."""
+    return f"--config=experts_hidden:{hidden}", f"--config=experts_out:{out} map_rows=false"
+
+
+NARROW = configs("block_m=16 block_n=32 stages=5", "block_m=16 block_n=64 stages=6")
+WIDE = configs("block_m=8 block_n=64 stages=3", "block_m=8 block_n=128 stages=4")
+MANY = configs("block_m=8+16 block_n=64 stages=9", "block_m=8+32 block_n=128 stages=7")
+HIGH = configs("block_m=32 block_n=128 stages=4", "block_m=32 block_n=256 stages=3")
+JOINED = configs("block_m=16 block_n=32 stages=5", "block_m=16 block_n=64 stages=5")
 ORDERED = tuple(option + " dynamic_scheduler=false" for option in WIDE)
 #: Fields that differ, tokens, options, and requirements on tensors.
 FORMS = {
@@ -29,6 +36,9 @@ FORMS = {
     "offsets": ({}, 20, (*WIDE, "--disable=count-ids"), None),
     "gate": ({"entry": "gate"}, 20, NARROW, None),
     "f16": ({"dtype": "f16"}, 9, NARROW, None),
+    "joined": ({}, 9, JOINED, None),
+    "joined_one_token": ({}, 1, JOINED, None),
+    "joined_rests": ({"hidden_size": 272, "intermediate_size": 144}, 20, JOINED, "empty_experts"),
     "one_token": ({}, 1, NARROW, None),
     "no_tokens": ({}, 0, WIDE, None),
     "empty_experts": ({}, 20, NARROW, "empty_experts"),
@@ -48,10 +58,11 @@ def test_quantize_rows(name, runs):
     rows = "--set=quantize-rows.always"
     names = launched(case, "sm_90a", *options, rows)
     assert not [kernel for kernel in names if "quantized" in kernel], names
+    assert ("experts_hidden_experts_out" in names) == name.startswith("joined"), names
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options, rows)
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
-    apart = runs.get(case, "--device=sim:0", "--target=sm_90a", *options, "--disable=quantize-rows,quantize-results")
+    apart = runs.get(case, "--device=sim:0", "--target=sm_90a", *options, "--disable=quantize-rows,quantize-results,join-products")
     assert apart.check().ok
     assert run.outputs.read_bytes() == apart.outputs.read_bytes()
     runs.forget(run)

@@ -174,8 +174,12 @@ sm90::joinGemms(tile::GemmOp first, tile::GemmOp second, tile::LoadAttr load,
                       second.getConfigAttr().withDynamicScheduler(false)};
   if (!first.getOffsets() || !second.getOffsets() || !getDeviceRates(target))
     return std::nullopt;
-  if (!mayCopyScales &&
-      (GemmProblem(first).copiesScales() || GemmProblem(second).copiesScales()))
+  // Threads that quantize rows copy them anyway, so that no tensor map is lost.
+  auto losesMaps = [](tile::GemmOp gemm) {
+    GemmProblem problem(gemm);
+    return problem.copiesScales() && !problem.quantizesInput;
+  };
+  if (!mayCopyScales && (losesMaps(first) || losesMaps(second)))
     return std::nullopt;
   if (!areFixed)
     return Joiner(first, second, load, target).choose();

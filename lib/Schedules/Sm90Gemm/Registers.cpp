@@ -34,6 +34,7 @@ RegisterBudget::RegisterBudget(const GemmProblem &problem,
 void RegisterBudget::shareWith(const RegisterBudget &other) {
   producer = std::max(producer, other.producer);
   accumulators = std::max(accumulators, other.accumulators);
+  shape.quantizesRows |= other.shape.quantizesRows;
 }
 
 int64_t RegisterBudget::getRegisters() const {

@@ -48,7 +48,8 @@ public:
   int64_t getConsumerRegisters() const;
 
 private:
-  /// The properties that this gemm's register use depends on.
+  /// The properties that this gemm's register use depends on; whether one of
+  /// the two quantizes its rows.
   ptxas::Sm90Shape shape;
   /// The largest needs of this gemm and of a joined one.
   int64_t producer, accumulators;
