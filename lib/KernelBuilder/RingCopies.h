@@ -31,8 +31,8 @@ public:
     auto fields() { return std::tie(place, oldest, open); }
   };
 
-  /// Each thread arrives at the stages' "full" barriers. Of `turns` successive
-  /// k tiles it copies one.
+  /// Each thread arrives at the stages' "full" barriers. It copies one of
+  /// `turns` successive k tiles.
   RingCopies(AsyncEmitter &emitter, const Pipeline &pipeline, int64_t turns = 1)
       : emitter(emitter), pipeline(pipeline), turns(turns) {}
 
