@@ -82,29 +82,29 @@ void Sm90QuantizedRows::quantize(const Sm90Tile &tile, I32 stage) {
 }
 
 void Sm90QuantizedRows::quantizeRow(const Sm90Tile &tile, I32 stage, I32 row) {
-  constexpr int64_t words = sm90::kChunkBytes / 4;
   ImplicitLocOpBuilder &b = gemm.b;
   Flag exists = row < tile.rows;
   Value from = emitter.advance(
       getRaw(stage), (row - ownRow) * shape.shared().getRawRowBytes());
+  Type element = getElementType(input);
+  auto type = VectorType::get(kVector, element);
+  auto load = [&](int64_t offset) {
+    return emitter.load(type, emitter.advance(from, offset), sm90::kChunkBytes);
+  };
   auto [low, high] = emitter.choose(
       exists,
       [&] {
-        I32 low = emitter.loadWords(from, words);
-        return std::tuple(
-            low,
-            emitter.loadWords(emitter.advance(from, sm90::kChunkBytes), words));
+        Value low = load(0);
+        return std::tuple(low, load(sm90::kChunkBytes));
       },
       [&] {
-        I32 zero = emitter.i32(0);
-        I32 zeros = emitter.makeVector<I32>({zero, zero, zero, zero});
+        Value zeros =
+            castFloat(b, emitter.splat(0.0, kVector), element);
         return std::tuple(zeros, zeros);
       });
-  auto type = VectorType::get(kVector, getElementType(input));
   SmallVector<F32> values;
-  for (I32 half : {low, high})
-    values.push_back({b, castFloat(b, vector::BitCastOp::create(b, type, half),
-                                   b.getF32Type())});
+  for (Value half : {low, high})
+    values.push_back({b, castFloat(b, half, b.getF32Type())});
   F32 largest = quantizer.findLargest(values);
   for (int64_t mask = 1; mask < kWarp / kRowsAtOnce; mask *= 2)
     largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));

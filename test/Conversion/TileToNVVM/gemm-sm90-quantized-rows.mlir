@@ -8,7 +8,7 @@
 // CHECK: nvvm.mbarrier.test.wait
 // Copies in flight are quantized when no stage is empty: 16 elements of a row per lane, eight lanes per scale.
 // CHECK: nvvm.cp.async.wait.group 0
-// CHECK-COUNT-2: llvm.load {{.*}} : !llvm.ptr<3> -> vector<4xi32>
+// CHECK-COUNT-2: llvm.load {{.*}} : !llvm.ptr<3> -> vector<8xbf16>
 // CHECK-COUNT-3: nvvm.shfl.sync  bfly
 // CHECK-NOT: nvvm.shfl.sync
 // CHECK-COUNT-2: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<3>
