@@ -283,8 +283,8 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     (`tile-rewrite-launches`) makes such gemms.
 
     With `quantizes_input` rows of the input are bf16 or f16: the gemm quantizes those that it multiplies, as
-    `tile.quantize` does with `input_quant`, and no scales of them are in memory. The bits equal those of the two phases
-    in sequence. `quantize-rows` (`tile-rewrite-launches`) makes such gemms.
+    `tile.quantize` does with `input_quant`, and only a scale of all rows is in memory (`input_scale`). The bits equal
+    those of the two phases in sequence. `quantize-rows` (`tile-rewrite-launches`) makes such gemms.
 
     Where `shrunk` has sums of two numbers of the element type of `b`, as `append-adapters` (`tile-rewrite-launches`)
     makes them, a schedule may multiply them by `b` as further columns of the input, and add to the same sums.

@@ -26,6 +26,10 @@ MANY = configs("block_m=8+16 block_n=64 stages=9", "block_m=8+32 block_n=128 sta
 HIGH = configs("block_m=32 block_n=128 stages=4", "block_m=32 block_n=256 stages=3")
 JOINED = configs("block_m=16 block_n=32 stages=5", "block_m=16 block_n=64 stages=5")
 ORDERED = tuple(option + " dynamic_scheduler=false" for option in WIDE)
+STATIC = {"quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+                           "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}}}
+INT8 = {"quantization": {"weight": {"dtype": "int8", "scale": "channel"},
+                         "activation": {"dtype": "int8", "scale": "tensor", "static": True}}}
 #: Fields that differ, tokens, options, and requirements on tensors.
 FORMS = {
     "narrow": ({}, 9, NARROW, None),
@@ -36,6 +40,13 @@ FORMS = {
     "offsets": ({}, 20, (*WIDE, "--disable=count-ids"), None),
     "gate": ({"entry": "gate"}, 20, NARROW, None),
     "f16": ({"dtype": "f16"}, 9, NARROW, None),
+    "zeros": ({}, 9, NARROW, "zero_groups"),
+    "given": (STATIC, 9, NARROW, None),
+    "given_nan": (STATIC, 20, WIDE, "nan_hidden"),
+    "given_rests": (STATIC | {"hidden_size": 272, "intermediate_size": 144}, 9, MANY, None),
+    "given_joined": (STATIC, 9, JOINED, None),
+    "given_f16": (STATIC | {"dtype": "f16", "entry": "gate"}, 9, HIGH, None),
+    "given_int8": (INT8, 9, NARROW, "nan_hidden"),
     "joined": ({}, 9, JOINED, None),
     "joined_one_token": ({}, 1, JOINED, None),
     "joined_rests": ({"hidden_size": 272, "intermediate_size": 144}, 20, JOINED, "empty_experts"),
@@ -58,7 +69,7 @@ def test_quantize_rows(name, runs):
     rows = "--set=quantize-rows.always"
     names = launched(case, "sm_90a", *options, rows)
     assert not [kernel for kernel in names if "quantized" in kernel], names
-    assert ("experts_hidden_experts_out" in names) == name.startswith("joined"), names
+    assert ("experts_hidden_experts_out" in names) == ("joined" in name), names
     run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options, rows)
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))

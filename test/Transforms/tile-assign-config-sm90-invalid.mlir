@@ -426,7 +426,7 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memre
 
 tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x256x1xf32>, %o: memref<5xi32>,
     %y: memref<?x256xbf16>, %t: i64) {
-  // expected-error@+1 {{rows that are quantized as they are copied need scales of 128 elements, those of a k tile; remove 'quantizes_input', and quantize by a tile.quantize}}
+  // expected-error@+1 {{rows that are quantized as they are copied need a given scale or scales of 128 elements, those of a k tile; remove 'quantizes_input', and quantize by a tile.quantize}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
       weight_scale(%b : memref<4x256x1xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, quantizes_input,

@@ -73,8 +73,9 @@ TEST(LevelsTest, FactsRuleOutRewrites) {
   EXPECT_EQ(getRewritesOff(facts), Names{"count-ids"});
   facts = {/*dependentLaunches=*/true, /*keepsBuffers=*/true};
   EXPECT_EQ(getRewritesOff(facts),
-            (Names{"append-adapters", "expand-adapters", "quantize-results",
-                   "permute-rows", "join-routing", "split-columns"}));
+            (Names{"append-adapters", "expand-adapters", "quantize-rows",
+                   "quantize-results", "permute-rows", "join-routing",
+                   "split-columns"}));
   EXPECT_EQ(whyOff("dynamic-scheduler", facts, {"dynamic-scheduler"}),
             "disabled");
 }

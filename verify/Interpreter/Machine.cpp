@@ -136,15 +136,19 @@ Status Machine::quantizeInput(tile::GemmOp op, int64_t count,
                         : arguments.input.shape[0];
   if (!areTokens)
     rows.offsets = arguments.offsets;
-  int64_t groups = moe::getNumScaleColumns(quant, arguments.input.rowSize());
+  bool isGiven = arguments.inputScale.has_value();
   auto add = [&](DType element, ArrayRef<int64_t> shape) {
     return owned.emplace_back(Value(), Tensor::undefined(element, shape))
         .second.ref();
   };
   rows.quantized = add(*dtype, arguments.input.shape);
-  rows.scale = add(DType::F32, {arguments.input.shape[0], groups});
+  rows.tensorScale = arguments.inputScale;
+  if (!isGiven) {
+    int64_t groups = moe::getNumScaleColumns(quant, arguments.input.rowSize());
+    rows.scale = add(DType::F32, {arguments.input.shape[0], groups});
+    arguments.inputScale = rows.scale;
+  }
   arguments.input = rows.quantized;
-  arguments.inputScale = rows.scale;
   return quantize(rows);
 }
 

@@ -335,26 +335,28 @@ static LogicalResult verifyQuantized(const OperandChecker &check,
       failed(check.checkShape(scaleName, scale, scaleShape)));
 }
 
-/// Verifies an input that the gemm quantizes.
+/// Verifies an input that the gemm quantizes. One scale of all rows is given;
+/// others are computed.
 static LogicalResult verifyQuantizedByGemm(const OperandChecker &check,
-                                           const MatmulOperands &o) {
+                                           const MatmulOperands &o,
+                                           ArrayRef<Dim> scaleShape) {
   constexpr StringLiteral name = "quantizes_input";
   if (Type element = getElementType(o.input);
       !isa<BFloat16Type, Float16Type>(element))
     return check.error("has '" + name + "' and 'input' of ")
            << element << "; make the input bf16 or f16";
-  if (o.inputScale)
+  bool isGiven =
+      o.inputQuant && o.inputQuant.getGranularity() == Granularity::Tensor;
+  if (!o.inputQuant || areKeptAsBF16(o.inputQuant) ||
+      (!isGiven && !o.inputQuant.getDynamic()))
     return check.error("has '" + name +
-                       "' and 'input_scale'; remove the "
-                       "scales, which the gemm computes");
-  bool isByRow = o.inputQuant && o.inputQuant.getDynamic() &&
-                 llvm::is_contained({Granularity::Group, Granularity::Token},
-                                    o.inputQuant.getGranularity());
-  if (!isByRow || areKeptAsBF16(o.inputQuant))
-    return check.error("has '" + name +
-                       "'; give a dynamic 'input_quant' of "
-                       "granularity 'group' or 'token' without 'packing'");
-  return success();
+                       "'; give an 'input_quant' of granularity 'tensor', or a "
+                       "dynamic one, without 'packing'");
+  if (isGiven != bool(o.inputScale))
+    return check.error("takes '" + name +
+                       "' with 'input_scale' if and only if 'input_quant' has "
+                       "one scale for all rows; the gemm computes others");
+  return check.checkShape("input_scale", o.inputScale, scaleShape);
 }
 
 static LogicalResult verifyQuantization(const OperandChecker &check,
@@ -439,7 +441,7 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
                                  "as required by 'weight_quant'"))))
     return failure();
   LogicalResult isInputValid =
-      o.quantizesInput ? verifyQuantizedByGemm(check, o)
+      o.quantizesInput ? verifyQuantizedByGemm(check, o, input)
                        : verifyQuantized(check, "input", o.input, o.inputQuant,
                                          o.inputScale, input);
   return failure(failed(isInputValid) ||

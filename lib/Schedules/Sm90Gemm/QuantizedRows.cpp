@@ -26,6 +26,8 @@ Sm90QuantizedRows::Sm90QuantizedRows(Sm90Gemm &gemm)
   constexpr int64_t rowChunks = kWarp / kRowsAtOnce;
   ownRow = emitter.lane() / rowChunks;
   ownChunk = emitter.lane() % rowChunks;
+  if (Value scale = emitter.operand(gemm.op.getInputScale()))
+    given = quantizer.takeApart(emitter.loadF32(scale, {emitter.index(0)}));
 }
 
 Value Sm90QuantizedRows::getRaw(I32 stage) {
@@ -75,10 +77,32 @@ void Sm90QuantizedRows::copy(const Sm90Tile &tile, I32 position, I32 step,
 void Sm90QuantizedRows::quantize(const Sm90Tile &tile, I32 stage) {
   forRows(tile,
           [&](I32 firstRow) { quantizeRow(tile, stage, firstRow + ownRow); });
+  if (given)
+    return;
   // Consumers load the scales of rows past the end too.
   I32 other = emitter.lane();
   emitter.ifThen(tile.rows <= other & other < shape.tile().getMaxBlockM(),
                  [&] { scales.storeRow(stage, other, emitter.f32(0)); });
+}
+
+Quantizer::Divisor Sm90QuantizedRows::findDivisor(ArrayRef<F32> values) {
+  F32 largest = quantizer.findLargest(values);
+  for (int64_t mask = 1; mask < kWarp / kRowsAtOnce; mask *= 2)
+    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+  return quantizer.getDivisor(largest);
+}
+
+Value Sm90QuantizedRows::encodeByGiven(F32 values) {
+  constexpr int64_t perWord = 4;
+  SmallVector<I32> words;
+  for (int64_t first = 0; first < kVector; first += perWord) {
+    SmallVector<F32> quotients;
+    for (int64_t i = 0; i < perWord; ++i)
+      quotients.push_back(
+          quantizer.divideBy(values.element(first + i), *given));
+    words.push_back(quantizer.round(quotients));
+  }
+  return emitter.makeVector<I32>(words);
 }
 
 void Sm90QuantizedRows::quantizeRow(const Sm90Tile &tile, I32 stage, I32 row) {
@@ -98,20 +122,19 @@ void Sm90QuantizedRows::quantizeRow(const Sm90Tile &tile, I32 stage, I32 row) {
         return std::tuple(low, load(sm90::kChunkBytes));
       },
       [&] {
-        Value zeros =
-            castFloat(b, emitter.splat(0.0, kVector), element);
+        Value zeros = castFloat(b, emitter.splat(0.0, kVector), element);
         return std::tuple(zeros, zeros);
       });
   SmallVector<F32> values;
   for (Value half : {low, high})
     values.push_back({b, castFloat(b, half, b.getF32Type())});
-  F32 largest = quantizer.findLargest(values);
-  for (int64_t mask = 1; mask < kWarp / kRowsAtOnce; mask *= 2)
-    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
-  Quantizer::Divisor divisor = quantizer.getDivisor(largest);
+  std::optional<Quantizer::Divisor> divisor;
+  if (!given)
+    divisor = findDivisor(values);
   SmallVector<Value> quantized;
   for (F32 vector : values)
-    quantized.push_back(quantizer.encode(vector, divisor));
+    quantized.push_back(divisor ? quantizer.encode(vector, *divisor)
+                                : encodeByGiven(vector));
   emitter.ifThen(exists, [&] {
     Value rows = gemm.pipeline.stageAddress(stage, gemm.getInputOffset());
     I32 chunk = swizzle(row, ownChunk);
@@ -119,7 +142,8 @@ void Sm90QuantizedRows::quantizeRow(const Sm90Tile &tile, I32 stage, I32 row) {
         emitter.advance(rows, row * kSwizzleBytes + chunk * sm90::kChunkBytes);
     for (auto [i, bytes] : llvm::enumerate(quantized))
       emitter.store(bytes, emitter.advance(to, int64_t(i) * kVector), kVector);
-    emitter.ifThen(ownChunk == 0,
-                   [&] { scales.storeRow(stage, row, divisor.scale); });
+    if (divisor)
+      emitter.ifThen(ownChunk == 0,
+                     [&] { scales.storeRow(stage, row, divisor->scale); });
   });
 }

@@ -11,10 +11,13 @@
 #include "KernelBuilder/Quantizer.h"
 #include "Scales.h"
 
+#include <optional>
+
 namespace moec {
 
 /// Input rows of 16-bit elements that the copying warps quantize, a k tile per
-/// warp in turn. Eight lanes have a row of a k tile, which is a scale group: a
+/// warp in turn. Eight lanes have a row of a k tile, which is a scale group
+/// unless the scale is given: a
 /// lane copies 16 elements to the stage, reads them back when they have
 /// arrived, and stores them as one chunk of quantized values.
 class Sm90QuantizedRows {
@@ -39,6 +42,10 @@ private:
   void forRows(const Sm90Tile &tile, llvm::function_ref<void(I32)> body);
   /// Address of the lane's elements of its first row before quantization.
   mlir::Value getRaw(I32 stage);
+  /// Divisor of the lanes' row, which they find together.
+  Quantizer::Divisor findDivisor(llvm::ArrayRef<F32> values);
+  /// Quotients of a vector by the given scale, rounded.
+  mlir::Value encodeByGiven(F32 values);
   /// Quantizes a row, which may be past the tile's end.
   void quantizeRow(const Sm90Tile &tile, I32 stage, I32 row);
 
@@ -48,6 +55,8 @@ private:
   Sm90Scales scales;
   Quantizer quantizer;
   mlir::Value input;
+  /// The scale of all rows, if there is one.
+  std::optional<Quantizer::GivenScale> given;
   /// The lane's row and its chunk of quantized values.
   I32 ownRow, ownChunk;
 };

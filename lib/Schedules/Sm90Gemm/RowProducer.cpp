@@ -142,14 +142,18 @@ PipelineState RowProducer::publish(const Rows &rows, PipelineState first,
 RowProducer::State RowProducer::loadQuantized(const Rows &rows,
                                               PipelineState first) {
   I32 turn = emitter.warpgroupWarp() + -1;
-  SmallVector<I32> scaleRows = scales.find(rows.tile, emitter.lane());
+  bool hasScales = shape.problem().copiesScales();
+  SmallVector<I32> scaleRows;
+  if (hasScales)
+    scaleRows = scales.find(rows.tile, emitter.lane());
   auto loadStep = [&](I32 step, State state) {
     I32 stage = state.place.stage, before = state.place.before();
     return copies.emitStep(
         state, gemm.pipeline.empty(stage), before,
         [&] {
           quantized->copy(rows.tile, rows.positions.front(), step, stage);
-          scales.copy(rows.tile, scaleRows, emitter.lane(), step, stage);
+          if (hasScales)
+            scales.copy(rows.tile, scaleRows, emitter.lane(), step, stage);
         },
         [&](I32 stage) { quantized->quantize(rows.tile, stage); });
   };

@@ -81,6 +81,21 @@ namespace {
 // sm90.gemm
 //===----------------------------------------------------------------------===//
 
+/// Reason why no thread can quantize rows of the op that it copies; empty if
+/// threads can.
+std::string declineQuantizedRows(tile::GemmOp op) {
+  moe::QuantAttr quant = op.getInputQuantAttr();
+  if (hasPrepackedLayout(op.getWeightQuantAttr()))
+    return "with prepacked weights a k tile has several swizzle rows, which "
+           "are copied as they are";
+  if (quant.getGranularity() != moe::Granularity::Tensor &&
+      moe::getScaleGroup(quant).columns != kQuantizedColumns)
+    return "rows that are quantized as they are copied need a given scale or "
+           "scales of " +
+           number(kQuantizedColumns) + " elements, those of a k tile";
+  return {};
+}
+
 /// Reason to decline the op that no config can remove; empty if there is none.
 std::string declineGemm(tile::GemmOp op) {
   if (std::string reason = declineQuant(op); !reason.empty())
@@ -93,12 +108,10 @@ std::string declineGemm(tile::GemmOp op) {
            ", the columns of a CTA's tile; use a tile.quantize of the result";
   if (std::string reason = declineAdapters(op); !reason.empty())
     return reason;
-  if (op.getQuantizesInput() &&
-      moe::getScaleGroup(op.getInputQuantAttr()).columns != kQuantizedColumns)
-    return "rows that are quantized as they are copied need scales of " +
-           number(kQuantizedColumns) +
-           " elements, those of a k tile; remove 'quantizes_input', and "
-           "quantize by a tile.quantize";
+  if (op.getQuantizesInput())
+    if (std::string reason = declineQuantizedRows(op); !reason.empty())
+      return reason + "; remove 'quantizes_input', and quantize by a "
+                      "tile.quantize";
   auto weight = cast<MemRefType>(op.getWeight().getType());
   auto result = cast<MemRefType>(op.getResult().getType());
   if (weight.getElementTypeBitWidth() > 16)
@@ -571,6 +584,9 @@ struct GemmSchedule final
                                     bool mayCopyScales,
                                     const Target &target) const override {
     return joinGemms(first, second, load, areFixed, mayCopyScales, target);
+  }
+  std::string whyNotQuantized(tile::GemmOp product) const override {
+    return declineQuantizedRows(product);
   }
   std::string whyApart(tile::QuantizeOp quantize, tile::GemmOp product,
                        tile::LoadAttr load) const override {

@@ -59,12 +59,15 @@ ArrayRef<plan::LaunchOp> getProducts(const RewriteSite &site) {
 
 std::optional<RewriteSite> QuantizeRows::findSite(plan::LaunchOp launch) {
   auto quantize = getPhase<tile::QuantizeOp>(launch);
-  if (!quantize || !quantize.getScale() || launch.getTokensAttr() ||
+  if (!quantize || launch.getTokensAttr() ||
       moe::areKeptAsBF16(quantize.getQuant()) ||
       !isa<BFloat16Type, Float16Type>(
           getElementTypeOrSelf(quantize.getInput().getType())))
     return std::nullopt;
   Value input = getPassed(launch, quantize.getInput());
+  Value scale =
+      getPassed(launch, quantize.getTensorScale() ? quantize.getTensorScale()
+                                                  : quantize.getScale());
   RewriteSite::Occurrence all{launch};
   for (Operation *op = launch->getNextNode(); op; op = op->getNextNode()) {
     auto next = dyn_cast<plan::LaunchOp>(op);
@@ -78,7 +81,7 @@ std::optional<RewriteSite> QuantizeRows::findSite(plan::LaunchOp launch) {
           next.getColumnsAttr() || !product.getInputScale() ||
           product.getInputQuantAttr() != quantize.getQuantAttr() ||
           getPassed(next, product.getInput()) != launch.getOuts()[0] ||
-          getPassed(next, product.getInputScale()) != launch.getOuts()[1])
+          getPassed(next, product.getInputScale()) != scale)
         return std::nullopt;
       all.push_back(next);
     }
@@ -124,6 +127,11 @@ std::string QuantizeRows::whyIllegal(const RewriteSite &site) {
     tile::KernelOp kernel = getKernel(launch);
     if (!kernel.getLoadAttr() && !isForced(kernel))
       return "the kernel has no 'load', so the gemm's rows are unknown";
+    auto product = getPhase<tile::GemmOp>(launch);
+    std::string why =
+        getSchedule(product)->as<QuantizesRows>()->whyNotQuantized(product);
+    if (!why.empty())
+      return why;
   }
   return {};
 }
@@ -137,16 +145,19 @@ plan::LaunchOp QuantizeRows::makeLaunch(plan::LaunchOp launch,
                                         tile::LoadAttr load) {
   tile::KernelOp kernel = getKernel(launch), made = kernel.clone();
   tile::GemmOp product = getProduct(made);
-  Value rows = getPassed(quantization,
-                         getPhase<tile::QuantizeOp>(quantization).getInput());
+  auto quantize = getPhase<tile::QuantizeOp>(quantization);
+  Value rows = getPassed(quantization, quantize.getInput());
   auto values = cast<BlockArgument>(product.getInput());
-  auto scales = cast<BlockArgument>(product.getInputScale());
   unsigned number = values.getArgNumber();
   SmallVector<Value> ins(launch.getIns());
   ins[number] = rows;
-  ins.erase(ins.begin() + scales.getArgNumber());
-  product.getInputScaleMutable().clear();
-  (void)made.eraseArgument(scales.getArgNumber());
+  // Scales that the quantization would compute; a given one stays.
+  if (!quantize.getTensorScale()) {
+    auto scales = cast<BlockArgument>(product.getInputScale());
+    ins.erase(ins.begin() + scales.getArgNumber());
+    product.getInputScaleMutable().clear();
+    (void)made.eraseArgument(scales.getArgNumber());
+  }
   number = values.getArgNumber();
   (void)made.insertArgument(number, rows.getType(), DictionaryAttr(),
                             product.getLoc());

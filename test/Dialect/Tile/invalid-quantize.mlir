@@ -196,7 +196,7 @@ tile.kernel @k(%x: memref<?x256xf32>, %w: memref<256x256xf8E4M3FN>, %s: memref<?
 
 tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
     %y: memref<?x256xbf16>, %tokens: i64) {
-  // expected-error@+1 {{has 'quantizes_input' and 'input_scale'; remove the scales, which the gemm computes}}
+  // expected-error@+1 {{takes 'quantizes_input' with 'input_scale' if and only if 'input_quant' has one scale for all rows; the gemm computes others}}
   tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
       input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<2x2xf32>)
       outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
@@ -207,7 +207,7 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<
 
 tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
     %y: memref<?x256xbf16>, %tokens: i64) {
-  // expected-error@+1 {{has 'quantizes_input'; give a dynamic 'input_quant' of granularity 'group' or 'token' without 'packing'}}
+  // expected-error@+1 {{has 'quantizes_input'; give an 'input_quant' of granularity 'tensor', or a dynamic one, without 'packing'}}
   tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
       weight_scale(%b : memref<2x2xf32>)
       outs(%y : memref<?x256xbf16>) {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
@@ -218,7 +218,7 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<
 
 tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
     %y: memref<?x256xbf16>, %tokens: i64) {
-  // expected-error@+1 {{has 'quantizes_input'; give a dynamic 'input_quant' of granularity 'group' or 'token' without 'packing'}}
+  // expected-error@+1 {{takes 'quantizes_input' with 'input_scale' if and only if 'input_quant' has one scale for all rows; the gemm computes others}}
   tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
       weight_scale(%b : memref<2x2xf32>)
       outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}
@@ -229,7 +229,7 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<
 
 tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<2x2xf32>,
     %y: memref<?x256xbf16>, %tokens: i64) {
-  // expected-error@+1 {{has 'quantizes_input'; give a dynamic 'input_quant' of granularity 'group' or 'token' without 'packing'}}
+  // expected-error@+1 {{has 'quantizes_input'; give an 'input_quant' of granularity 'tensor', or a dynamic one, without 'packing'}}
   tile.gemm tokens(%tokens) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
       weight_scale(%b : memref<2x2xf32>)
       outs(%y : memref<?x256xbf16>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128]>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input}

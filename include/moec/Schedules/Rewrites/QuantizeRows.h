@@ -17,6 +17,9 @@ namespace moec {
 class QuantizesRows {
 public:
   virtual ~QuantizesRows() = default;
+  /// Reason why no config of `product` quantizes rows so by its `input_quant`;
+  /// empty if one may.
+  virtual std::string whyNotQuantized(tile::GemmOp product) const = 0;
 };
 
 } // namespace moec
