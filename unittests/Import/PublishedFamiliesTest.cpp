@@ -675,7 +675,8 @@ TEST(PublishedFamilies, OthersOfLlamaCpp) {
       "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16,
       "expert_intermediate_size": 1024, "dense_intermediate_size": 8192,
       "shared_expert_intermediate_size": null, "hidden_act": "silu",
-      "moe_layer_freq": [0, 1, 1], "router_aux_loss_coef": 0.01})");
+      "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+      "router_aux_loss_coef": 0.01})");
   expectSizes(spec, {2048, 64, 8, 1024});
   expectSoftmax(spec, /*renormalize=*/false);
   EXPECT_EQ(spec.layerIndex, 1);

@@ -91,11 +91,17 @@ DecoderLayers::DecoderLayers(const Family &family, KeyReader &reader) {
                .value_or(0);
 }
 
-void DecoderLayers::decide(std::vector<bool> flags) {
+void DecoderLayers::decide(std::vector<bool> flags,
+                           const KeyReader::Found &found) {
   if (decisive)
     return;
-  if (!count || *count > int64_t(flags.size()))
-    count = int64_t(flags.size());
+  auto size = int64_t(flags.size());
+  if (count && *count > size)
+    found.reader->error(found.name, found.reader->show(found.name) + " has " +
+                                        Twine(size) + " elements for " +
+                                        Twine(*count) +
+                                        " decoder layers; give one for each");
+  count = count.value_or(size);
   decisive = [flags = std::move(flags)](int64_t index) {
     return index < int64_t(flags.size()) && flags[index];
   };
@@ -143,7 +149,7 @@ bool DecoderLayers::addNames(const LayerRule &rule, KeyReader &reader) {
         flags.push_back(is_contained(accepted, name));
       if (!decisive)
         words = *names;
-      decide(std::move(flags));
+      decide(std::move(flags), found);
       return true;
     }
     config.reportWrong(found.name, value, "a list with a word for each layer");
@@ -153,7 +159,7 @@ bool DecoderLayers::addNames(const LayerRule &rule, KeyReader &reader) {
       std::vector<bool> flags;
       for (char letter : value.text)
         flags.push_back(is_contained(accepted, StringRef(&letter, 1)));
-      decide(std::move(flags));
+      decide(std::move(flags), found);
       return true;
     }
     config.reportWrong(found.name, value, "a string with a letter per layer");
@@ -163,7 +169,7 @@ bool DecoderLayers::addNames(const LayerRule &rule, KeyReader &reader) {
     if (rule.kind == LayerRule::Frequency && value.kind != Kind::Array)
       return false;
     if (auto flags = getFlags(value)) {
-      decide(std::move(*flags));
+      decide(std::move(*flags), found);
       return true;
     }
     config.reportWrong(found.name, value, "a list with 0 or 1 for each layer");
@@ -195,8 +201,9 @@ void DecoderLayers::addNumber(const LayerRule &rule, KeyReader &reader) {
   case LayerRule::Period: {
     int64_t period = reader.getInteger(rule.key, 1, max).value_or(1);
     int64_t offset = 1;
+    // The models' code refuses an offset that no layer of a period has.
     if (rule.second)
-      offset = reader.getInteger(rule.second, 0, max).value_or(0);
+      offset = reader.getInteger(rule.second, 0, period - 1).value_or(0);
     rules.push_back([period, offset](int64_t index) {
       return index % period == offset % period;
     });
@@ -222,6 +229,9 @@ void DecoderLayers::addNumber(const LayerRule &rule, KeyReader &reader) {
 }
 
 void DecoderLayers::addRule(const LayerRule &rule, KeyReader &reader) {
+  for (const Key *key : {&rule.key, &rule.second})
+    if (*key && reader.has(*key))
+      keys.push_back(reader.show(*key));
   if (!addNames(rule, reader))
     addNumber(rule, reader);
 }
@@ -242,6 +252,13 @@ std::optional<int64_t> DecoderLayers::getMtpIndex(int64_t index) const {
 
 StringRef DecoderLayers::getWord(int64_t index) const {
   return index < int64_t(words.size()) ? StringRef(words[index]) : StringRef();
+}
+
+std::string DecoderLayers::listKeys() const {
+  std::string text;
+  for (auto [i, key] : enumerate(keys))
+    text += (i == 0 ? "by " : i + 1 == keys.size() ? " and " : ", ") + key;
+  return text.empty() ? "by its model type" : text;
 }
 
 /// "1 to 26", "1, 3, 5 and 20 more"
@@ -281,8 +298,8 @@ std::optional<int64_t> DecoderLayers::choose(std::optional<int64_t> wanted,
   std::string having = listLayers();
   if (having.empty()) {
     context.diags.error(fileName,
-                        "no decoder layer of this model has experts by what "
-                        "its configuration says; there is nothing to compile");
+                        "no decoder layer of this model has experts, " +
+                            listKeys() + "; there is nothing to compile");
     return std::nullopt;
   }
   if (!wanted) {

@@ -48,16 +48,22 @@ private:
   /// Applies a rule that lists layers. Returns whether the file has its key.
   bool addNames(const LayerRule &rule, KeyReader &reader);
   /// A list with an element per layer decides alone. Its length is the number
-  /// of layers if the file does not state it otherwise.
-  void decide(std::vector<bool> flags);
+  /// of layers if the file does not state it otherwise. A shorter list than
+  /// that is an error.
+  void decide(std::vector<bool> flags, const KeyReader::Found &found);
 
   std::string listLayers() const;
+  /// "by 'mlp_only_layers' and 'decoder_sparse_step'": the keys of the rules
+  /// that the file has.
+  std::string listKeys() const;
 
   std::optional<int64_t> count;
   int64_t numMtp = 0;
   std::vector<Rule> rules;
   std::optional<Rule> decisive;
   std::vector<std::string> words;
+  /// Names of the keys of rules that the file has, as messages show them.
+  std::vector<std::string> keys;
 };
 
 } // namespace moec
