@@ -25,15 +25,21 @@ namespace {
 
 /// Substrings that make a key suspicious.
 constexpr StringLiteral kSuspicious[] = {
-    "moe",     "expert",    "rout",
-    "gate",    "scor",      "shared",
-    "topk",    "top_k",     "quant",
-    "swiglu",  "bias",      "norm_",
-    "scale",   "scaling",   "limit",
-    "group",   "latent",    "capac",
-    "softcap", "ffn",       "dense",
-    "sparse",  "mlp",       "ep_size",
-    "hash",    "substitut", "transform_config",
+    "moe",          "expert",
+    "rout",         "gate",
+    "scor",         "shared",
+    "topk",         "top_k",
+    "quant",        "bias",
+    "norm_",        "scale",
+    "scaling",      "limit",
+    "group",        "latent",
+    "capac",        "softcap",
+    "ffn",          "dense",
+    "sparse",       "mlp",
+    "ep_size",      "hash",
+    "substitut",    "transform_config",
+    "glu",          "clamp",
+    "feed_forward", "feedforward",
 };
 
 /// Words that make a key suspicious if a part of its name between underscores
@@ -185,6 +191,7 @@ constexpr StringLiteral kIrrelevant[] = {
     "moe_shared_expert_overlap",
     "use_fused_moe*",
     "moe_permute_fusion",
+    "chunk_size_feed_forward",
     "enable_expert_parallel",
     // Generation and containers.
     "top_k",
