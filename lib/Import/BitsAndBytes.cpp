@@ -24,12 +24,15 @@ void readBitsAndBytes(FieldReader &reader, QuantizationContext &context,
                                       "tool's tensors are not supported; save "
                                       "the model with bitsandbytes itself");
   if (reader.getBoolean("load_in_8bit", false)) {
+    if (reader.getBoolean("load_in_4bit", false))
+      refuseValue(reader, "load_in_4bit", "false with 'load_in_8bit'",
+                  /*isRequired=*/true);
     QuantizationSpec result;
     result.weight.storage = StorageType::Int8;
     result.weight.granularity = Granularity::Channel;
     result.packing = Packing::BitsAndBytesInt8;
     for (StringRef field : {"bnb_4bit_quant_type", "bnb_4bit_quant_storage",
-                            "bnb_4bit_use_double_quant", "load_in_4bit"})
+                            "bnb_4bit_use_double_quant"})
       reader.markKnown(field);
     refuseOtherFields(reader, kTool);
     context.remarks.push_back(

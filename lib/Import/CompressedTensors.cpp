@@ -192,6 +192,7 @@ private:
 
   /// "weight" only changed the order in which weights were rounded. With
   /// "group" a column may belong to any group; weight_g_idx has the groups.
+  /// The tool has "static" and "dynamic" as other names, and true for "group".
   void readOrder() {
     StringRef field = "actorder";
     const json::Value *value = reader.get(field);
@@ -199,12 +200,15 @@ private:
                  (value->kind == json::Value::Kind::Boolean && !value->boolean);
     if (isOff)
       return;
-    SmallVector<StringRef, 3> orders = {"weight", "static"};
-    if (format.packing == Packing::CompressedInts &&
-        operand.granularity == Granularity::Group)
-      orders.push_back("group");
-    if (reader.getOneOf(field, orders) == "group")
-      hasColumnOrder = true;
+    SmallVector<StringRef, 4> orders = {"weight", "static"};
+    bool mayOrder = format.packing == Packing::CompressedInts &&
+                    operand.granularity == Granularity::Group;
+    if (mayOrder)
+      orders.append({"group", "dynamic"});
+    bool isTrue = value->kind == json::Value::Kind::Boolean;
+    StringRef order =
+        isTrue && mayOrder ? "group" : reader.getOneOf(field, orders);
+    hasColumnOrder = order == "group" || order == "dynamic";
   }
 
   StringRef readType(ArrayRef<StringRef> types, ArrayRef<int64_t> bits) {
@@ -366,14 +370,14 @@ void addTargets(FieldReader &groups, QuantizationMethod &method) {
   };
   std::vector<Target> targets;
   for (auto [index, member] : enumerate(groups.getObjectValue().members)) {
-    const json::Value *object = groups.getObject(member.name);
-    if (!object)
+    if (!groups.getObject(member.name) && !member.value.isNull())
       continue;
-    FieldReader group = groups.getInner(member.name, *object);
-    const json::Value *list = group.getList("targets");
+    FieldReader group = groups.getInner(member.name, member.value);
+    const json::Value *list = group.getStrings("targets");
     if (!list) {
-      group.reportMissing("targets", "a list of names, expressions "
-                                     "(\"re:.*experts.*\") and classes");
+      if (!group.has("targets"))
+        group.reportMissing("targets", "a list of names, expressions "
+                                       "(\"re:.*experts.*\") and classes");
       continue;
     }
     for (const json::Value &element : list->elements) {

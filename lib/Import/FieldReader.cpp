@@ -64,7 +64,13 @@ std::string listChoices(ArrayRef<StringRef> choices) {
 }
 
 std::string FieldReader::show(StringRef name) const {
-  return quote(path + name.str());
+  constexpr size_t most = 60, leastOfPath = 20;
+  if (path.size() + name.size() <= most || name.size() > most - leastOfPath)
+    return quote(path + name.str());
+  // Names of modules may be long; the field itself must stay readable.
+  return quote(
+      (StringRef(path).take_front(most - 4 - name.size()) + "....").str() +
+      name.str());
 }
 
 std::string FieldReader::getName() const {
@@ -237,6 +243,29 @@ const json::Value *FieldReader::getList(StringRef name) {
     return nullptr;
   }
   return value;
+}
+
+const json::Value *FieldReader::getStrings(StringRef name) {
+  const json::Value *list = getList(name);
+  if (!list)
+    return nullptr;
+  for (const json::Value &element : list->elements)
+    if (element.kind != json::Value::Kind::String) {
+      context.diags.error(context.text, element.range,
+                          show(name) + " must be a list of strings, but has " +
+                              describeValue(element));
+      return nullptr;
+    }
+  return list;
+}
+
+FieldReader FieldReader::getInner(StringRef name,
+                                  const json::Value &value) const {
+  if (!value.isObject())
+    context.diags.error(context.text, value.range,
+                        show(name) + " must be an object, not " +
+                            describeValue(value));
+  return {context, value, getPath(name) + ".", null, ignored};
 }
 
 void FieldReader::refuseUnknown() {

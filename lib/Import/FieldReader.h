@@ -83,6 +83,8 @@ public:
   const json::Value *getObject(llvm::StringRef name);
   /// A list; null if absent or of another type.
   const json::Value *getList(llvm::StringRef name);
+  /// A list of strings; null if absent, and after an error.
+  const json::Value *getStrings(llvm::StringRef name);
 
   /// Whether the field is there and is a string.
   bool isText(llvm::StringRef name) const {
@@ -132,10 +134,9 @@ public:
                  const json::Value &value);
 
   ImportContext &getContext() { return context; }
-  /// The reader of an object in this one; it ignores the same fields.
-  FieldReader getInner(llvm::StringRef name, const json::Value &value) const {
-    return {context, value, getPath(name) + ".", null, ignored};
-  }
+  /// The reader of an object in this one; it ignores the same fields. Another
+  /// value than an object is an error.
+  FieldReader getInner(llvm::StringRef name, const json::Value &value) const;
   const json::Value &getObjectValue() const { return object; }
 
 private:

@@ -103,21 +103,42 @@ FieldReader getOverride(FieldReader &reader, const json::Value &overrides,
       .getInner(member.name, member.value);
 }
 
-/// `modules_in_block_to_quantize`: lists of the ends of names; all others stay
-/// as they are.
-void addQuantizedModules(FieldReader &reader, QuantizationMethod &method) {
-  const json::Value *modules = reader.getList("modules_in_block_to_quantize");
-  if (!modules || modules->elements.empty())
-    return;
-  method.rules.setDefault(ModuleRules::kNotQuantized);
+/// Names of modules: a list of names or of lists of names, or names separated
+/// by commas. Reports an error at anything else.
+SmallVector<StringRef> readNames(FieldReader &reader, StringRef field) {
+  using Kind = json::Value::Kind;
+  SmallVector<StringRef> names;
+  const json::Value *value = reader.get(field);
+  if (!value)
+    return names;
+  if (value->kind == Kind::String)
+    StringRef(value->text).split(names, ',', -1, /*KeepEmpty=*/false);
+  bool isRight = value->kind == Kind::String || value->kind == Kind::Array;
   auto add = [&](const json::Value &name) {
-    method.rules.add(Matching::End, name.text, 0);
+    isRight &= name.kind == Kind::String;
+    names.push_back(name.text);
   };
-  for (const json::Value &element : modules->elements) {
-    if (element.kind == json::Value::Kind::String)
+  for (const json::Value &element : value->elements)
+    if (element.kind == Kind::Array)
+      for_each(element.elements, add);
+    else
       add(element);
-    for_each(element.elements, add);
-  }
+  if (!isRight)
+    reader.reportWrong(field, *value,
+                       "a list of names of modules, or of lists of names",
+                       /*isRequired=*/false);
+  return names;
+}
+
+/// `modules_in_block_to_quantize`: the ends of names; all others stay as they
+/// are.
+void addQuantizedModules(FieldReader &reader, QuantizationMethod &method) {
+  SmallVector<StringRef> names =
+      readNames(reader, "modules_in_block_to_quantize");
+  if (!names.empty())
+    method.rules.setDefault(ModuleRules::kNotQuantized);
+  for (StringRef name : names)
+    method.rules.add(Matching::End, name.trim(), 0);
 }
 
 /// `activation` of GPTQModel: the dtype of the rows that gemms read. `mlp`
@@ -346,13 +367,7 @@ static const json::Value *addAutoRoundRules(FieldReader &reader,
     }
   method.rules.setDefault(0);
   for (StringRef name : {"block_name_to_quantize", "to_quant_block_names"}) {
-    const json::Value *blocks = reader.get(name);
-    if (!blocks)
-      continue;
-    SmallVector<StringRef> names;
-    StringRef(blocks->text).split(names, ',', -1, /*KeepEmpty=*/false);
-    for (const json::Value &element : blocks->elements)
-      names.push_back(element.text);
+    SmallVector<StringRef> names = readNames(reader, name);
     if (names.empty())
       continue;
     method.rules.setDefault(ModuleRules::kNotQuantized);

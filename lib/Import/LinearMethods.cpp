@@ -85,8 +85,8 @@ void readHqq(FieldReader &reader, QuantizationContext &,
     StringRef(member.name).split(components, '.');
     std::string pattern = "(^|\\.)" + join(components, "\\.([0-9]+\\.)*") + "$";
     method.rules.add(Matching::Search, pattern,
-                     member.value.isObject() ? int(index)
-                                             : ModuleRules::kNotQuantized);
+                     member.value.isNull() ? ModuleRules::kNotQuantized
+                                           : int(index));
   }
   method.read = [&reader, object](int number) {
     const json::Member &member = object->members[size_t(number)];
@@ -100,7 +100,7 @@ void readAqlm(FieldReader &reader, QuantizationContext &,
               QuantizationMethod &method) {
   // Names of weights, or of modules.
   if (const json::Value *names =
-          reader.getList("linear_weights_not_to_quantize"))
+          reader.getStrings("linear_weights_not_to_quantize"))
     for (const json::Value &name : names->elements) {
       StringRef module = name.text;
       module.consume_back(".weight");

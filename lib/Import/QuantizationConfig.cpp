@@ -446,6 +446,13 @@ void readFp8Method(FieldReader &reader, QuantizationContext &context,
   if (reader.has("weight_scale_semantics"))
     return readGptqModelFp8(reader, method);
   QuantizationSpec all = readFp8(reader);
+  // Transformers then dequantizes weights at load and rounds no activations.
+  if (reader.getBoolean("dequantize", false)) {
+    all.activation.reset();
+    context.remarks.push_back(reader.show("dequantize") +
+                              " leaves activations in " +
+                              stringify(context.dtype).str());
+  }
   StringRef experts = context.expertDType;
   if (reader.has("expert_dtype"))
     experts = reader.getOneOf("expert_dtype", {"fp8", "fp4"});
@@ -537,6 +544,12 @@ void readObject(FieldReader &reader, MethodReader readMethod,
   SchemeAssigner(reader, method, modules, names, context).assign(spec);
 }
 
+/// Whether an object of ModelOpt quantizes the KV cache and no weights.
+bool quantizesCacheOnly(const json::Value &object) {
+  const json::Member *algorithm = object.find("quant_algo");
+  return algorithm && algorithm->value.isNull();
+}
+
 /// Reads a `quantization_config`.
 void readStatement(FieldReader &reader, const LayerModules &modules,
                    const StoredNames &names, QuantizationContext &context,
@@ -555,12 +568,17 @@ void readStatement(FieldReader &reader, const LayerModules &modules,
   const auto *found = llvm::find_if(
       kMethods, [&](const MethodName &one) { return one.name == *name; });
   // The object that ModelOpt writes to hf_quant_config.json.
-  if (name->starts_with("modelopt"))
+  if (name->starts_with("modelopt")) {
+    if (quantizesCacheOnly(reader.getObjectValue()))
+      return;
     if (const json::Value *object = reader.getObject("quantization")) {
       refuseOtherFields(reader, "modelopt");
       FieldReader inner = reader.getInner("quantization", *object);
-      return readObject(inner, readModelOpt, modules, names, context, spec);
+      if (!quantizesCacheOnly(*object))
+        readObject(inner, readModelOpt, modules, names, context, spec);
+      return;
     }
+  }
   MethodReader refuse = [](FieldReader &reader, QuantizationContext &,
                            QuantizationMethod &) {
     const json::Value &method = *reader.get("quant_method");
@@ -623,11 +641,13 @@ void readQuantConfigFile(const SourceText &text, Diagnostics &diags,
   FieldReader outer(own, *document, "", FieldReader::Null::IsAbsent,
                     &context.ignored);
   const json::Value *object = outer.getObject("quantization");
-  if (!object)
+  if (!object) {
+    if (!document->find("quantization"))
+      outer.reportMissing("quantization", "the object that ModelOpt writes");
     return;
+  }
   FieldReader reader = outer.getInner("quantization", *object);
-  // Null means that only the KV cache is quantized.
-  if (reader.has("quant_algo"))
+  if (!quantizesCacheOnly(*object))
     readObject(reader, readModelOpt, modules, names, context, spec);
 }
 

@@ -32,7 +32,6 @@ struct ToolKey {
 
 /// Transformers' FineGrainedFP8Config and the files of DeepSeek.
 constexpr ToolKey kFp8[] = {
-    {"dequantize"},
     {"expert_dtype", "\"fp8\""},
     {"kv_cache_scheme"},
     {"modules_to_convert", "[]"},

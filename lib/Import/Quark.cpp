@@ -13,6 +13,7 @@
 #include "QuantizationMethods.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
 
@@ -20,7 +21,7 @@ namespace moec {
 
 namespace {
 
-constexpr StringLiteral kTool = "quark";
+constexpr StringLiteral kTool = "quark", kWeight = "weight";
 
 /// The fields of `weight` or `input_tensors` that were read.
 struct Operand {
@@ -28,6 +29,39 @@ struct Operand {
   bool isDynamic = false, isSymmetric = true;
   int64_t groupSize = 0;
 };
+
+/// Refuses a field that says how scales are laid out, with another value than
+/// those; absent it says nothing.
+void expectLayout(FieldReader &reader, StringRef field,
+                  ArrayRef<StringRef> accepted) {
+  const json::Value *value = reader.get(field);
+  if (!value)
+    return;
+  std::string found = value->text;
+  if (value->kind == json::Value::Kind::Array) {
+    for (const json::Value &element : value->elements)
+      found += (found.empty() ? "" : " x ") + element.text;
+  }
+  if (!is_contained(accepted, found))
+    reader.error(field, reader.show(field) + " = " +
+                            (found.empty() ? describeValue(*value) : found) +
+                            " is not supported with 'qscheme' \"" +
+                            reader.getString("qscheme").value_or("") + "\"; " +
+                            join(accepted, " or ") + " is");
+}
+
+/// Scales of weights are those of rows, of blocks of 128 x 128, or of groups
+/// along a row.
+void checkLayout(FieldReader &reader, const Operand &operand) {
+  if (operand.scheme == "per_channel")
+    expectLayout(reader, "ch_axis", {"0"});
+  else if (operand.scheme == "per_group")
+    expectLayout(reader, "ch_axis", {"-1", "1"});
+  else if (operand.scheme == "per_block")
+    expectLayout(reader, "block_size", {"128 x 128"});
+  if (operand.dtype == "fp4")
+    expectLayout(reader, "scale_format", {"e8m0"});
+}
 
 /// Reads an operand. A list of one element is that element.
 std::optional<Operand> readOperand(FieldReader &parent, StringRef field) {
@@ -49,6 +83,8 @@ std::optional<Operand> readOperand(FieldReader &parent, StringRef field) {
   operand.isSymmetric = reader.getBoolean("symmetric", true);
   if (reader.has("group_size"))
     operand.groupSize = reader.getInteger("group_size", 1, limits::kMaxWidth);
+  if (field == kWeight)
+    checkLayout(reader, operand);
   return operand;
 }
 
@@ -112,20 +148,22 @@ std::string describe(const Operand &operand) {
 
 std::optional<Scheme> readScheme(FieldReader &reader,
                                  QuantizationContext &context) {
-  std::optional<Operand> weight = readOperand(reader, "weight");
+  std::optional<Operand> weight = readOperand(reader, kWeight);
   // Modules with other quantized tensors, as attention with a KV cache.
   if (!weight)
     return std::nullopt;
   Scheme scheme;
   std::optional<OperandQuantization> found = getWeight(*weight);
   if (!found)
-    reader.error("weight",
-                 reader.show("weight") + " is " + describe(*weight) +
+    reader.error(kWeight,
+                 reader.show(kWeight) + " is " + describe(*weight) +
                      ", which is not supported; fp8_e4m3 per_tensor, "
                      "per_channel and per_block of 128 x 128, int8 per_tensor "
                      "and per_channel, and fp4 per_group of 32 are");
   scheme.quantization.weight = found.value_or(OperandQuantization());
   scheme.quantization.packing = Packing::ModelOpt;
+  if (reader.has("output_tensors"))
+    refuseValue(reader, "output_tensors", "null");
   StringRef field = "input_tensors";
   if (std::optional<Operand> input = readOperand(reader, field)) {
     scheme.quantization.activation = getActivation(*input);

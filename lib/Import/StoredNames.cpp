@@ -83,7 +83,12 @@ bool StoredNames::isPlain(const LayerModule &module,
        getFusedSuffixes(quantization, Projection::Scale))
     if (has(module, suffix))
       return false;
-  return has(module, ".weight") || has(module, "");
+  // Codes without scales lack tensors; the loader names those.
+  auto isFloat = [&](const std::string &name) {
+    return !stored->findDType || stored->findDType(name);
+  };
+  return llvm::any_of(find(module, ".weight"), isFloat) ||
+         llvm::any_of(find(module, ""), isFloat);
 }
 
 Packing StoredNames::choosePacking(const LayerModule &module,

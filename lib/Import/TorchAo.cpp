@@ -308,7 +308,7 @@ static void addRules(const json::Value &byName, QuantizationMethod &method) {
     for (auto [number, member] : llvm::enumerate(byName.members)) {
       StringRef name = member.name;
       int scheme =
-          member.value.isObject() ? int(number) : ModuleRules::kNotQuantized;
+          member.value.isNull() ? ModuleRules::kNotQuantized : int(number);
       bool isExpression = name.consume_front("re:");
       if (isExpression != areExpressions)
         continue;

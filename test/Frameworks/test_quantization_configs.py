@@ -43,7 +43,7 @@ BLOCKS = {"weight_block_size": (128, 128)}
 #: Class, arguments, and expected contents of the spec or the message.
 TRANSFORMERS = [
     ("FineGrainedFP8Config", {}, "fp8_block128"),
-    ("FineGrainedFP8Config", {"modules_to_not_convert": ["lm_head"], "dequantize": True}, "fp8_block128"),
+    ("FineGrainedFP8Config", {"modules_to_not_convert": ["lm_head"], "dequantize": True}, '"block": [128, 128]'),
     ("FineGrainedFP8Config", {"weight_block_size": (64, 64)}, '"block": [64, 64]'),
     ("FineGrainedFP8Config", {"weight_block_size": None, "activation_scheme": "static"}, '"static": true'),
     ("GPTQConfig", {"bits": 4}, '"dtype": "int4"'),

@@ -336,6 +336,42 @@ TEST(AllowList, TheFileOfModelOpt) {
 //===----------------------------------------------------------------------===//
 
 // field-bug: vllm-ascend#5794
+TEST(AllowList, FormsOfTheMlp) {
+  for (const char *key : {"use_glu", "glu_type", "hidden_clamp",
+                          "feed_forward_type", "feedforward_multiplier"})
+    EXPECT_NE(importError(makeQwen("\"" + std::string(key) + "\": 2"))
+                  .find(std::string("'") + key + "' = 2 is not supported"),
+              std::string::npos)
+        << key;
+  // How many rows the model's code takes at once.
+  importOk(makeQwen(R"("chunk_size_feed_forward": 4)"));
+}
+
+TEST(AllowList, ListsAreOfAllLayers) {
+  auto import = [](const std::string &fields) {
+    return importError(R"({"model_type": "deepseek_v3", "hidden_size": 256,
+        "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1,
+        "topk_group": 1, "routed_scaling_factor": 1.0,
+        "moe_intermediate_size": 128, "num_hidden_layers": 4, )" +
+                       fields + "}");
+  };
+  EXPECT_NE(import(R"("moe_layer_freq": [0, 1, 1])")
+                .find("'moe_layer_freq' has 3 elements for 4 decoder layers; "
+                      "give one for each"),
+            std::string::npos);
+  EXPECT_NE(import(R"("first_k_dense_replace": 4, "moe_layer_freq": 2)")
+                .find("no decoder layer of this model has experts, by "
+                      "'first_k_dense_replace' and 'moe_layer_freq'; there is "
+                      "nothing to compile"),
+            std::string::npos);
+  EXPECT_NE(importError(R"({"model_type": "jamba", "hidden_size": 256,
+      "num_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 128,
+      "expert_layer_period": 2, "expert_layer_offset": 2})")
+                .find("'expert_layer_offset' must be an integer from 0 to 1, "
+                      "not 2"),
+            std::string::npos);
+}
+
 TEST(AllowList, LayersWithoutExperts) {
   SpecOverrides overrides;
   overrides.layer = 1;

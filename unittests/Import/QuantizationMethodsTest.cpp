@@ -355,6 +355,11 @@ TEST(QuantizationMethods, OrdersOfColumns) {
   std::string ordered = compressed("pack-quantized", weights);
   EXPECT_EQ(read(ordered).weight,
             makeIntegers(StorageType::Int4, 32, ScaleType::BF16));
+  // Other spellings that the tool accepts.
+  for (const char *order : {"\"dynamic\"", "true"})
+    EXPECT_TRUE(
+        importOk(makeModel(replace(ordered, "\"group\"", order))).expertColumns)
+        << order;
   EXPECT_TRUE(importOk(makeModel(ordered)).expertColumns);
   EXPECT_FALSE(
       importOk(makeModel(compressed("pack-quantized", kInt4))).expertColumns);
