@@ -390,6 +390,8 @@ class _Experts:
             parameters = self.list_parameters(owner) if is_module else owner
             found = (top_k, dtype, *map(stamp, parameters))
             if found != self.stamp:
+                # A refused weight must not leave a layer that seems to hold those of an earlier call.
+                self.stamp = None
                 with _lock:
                     if is_module:
                         del parameters

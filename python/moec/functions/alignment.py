@@ -11,14 +11,19 @@ from typing import Optional
 import torch
 
 from .. import InvalidArgument
+from .arguments import check_count, check_expert_map, check_integers, check_tensor
 from .expert_maps import map_ids, read_ids
 from .permutation import round_up, sort_slots
 
 
-def _check_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise InvalidArgument(f"{name}: {size} found, at least 1 expected")
+#: Elements of a result, a bound on memory.
+_MOST_ELEMENTS = 2**31 - 1
+
+
+def _check_capacity(capacity: int, argument: str) -> None:
+    if capacity > _MOST_ELEMENTS:
+        raise InvalidArgument(
+            f"{argument}: the result would have {capacity} elements; at most {_MOST_ELEMENTS} are accepted")
 
 
 def _name_blocks(starts: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
@@ -49,7 +54,11 @@ def moe_align_block_size(
     Returns sorted_ids, i32 (slots, T * k for padding; long enough for any routing), expert_ids, i32 (one per block, -1
     after the last), and num_tokens_post_pad, i32 [1]. Ids that name no expert are left out. Slots of one expert keep
     their order. Raises InvalidArgument."""
-    _check_positive(block_size=block_size, num_experts=num_experts)
+    block_size = check_count(block_size, "block_size")
+    num_experts = check_count(num_experts, "num_experts")
+    check_tensor(topk_ids, "topk_ids", 2)
+    if expert_map is not None:
+        check_expert_map(expert_map, topk_ids, num_experts)
     if return_scatter_idx and expert_map is not None and not ignore_invalid_experts:
         raise InvalidArgument(
             "return_scatter_idx: with expert_map it needs ignore_invalid_experts=True"
@@ -63,11 +72,12 @@ def moe_align_block_size(
         capacity = -(-capacity // block_size) * block_size
     if slots < num_experts:
         capacity = min(slots * block_size, capacity)
+    _check_capacity(capacity, "block_size")
     order = sort_slots(ids, num_experts)
     offsets = order.offsets.long()
     starts = torch.zeros_like(offsets)
     torch.cumsum(round_up(offsets.diff(), block_size), 0, out=starts[1:])
-    position, flat = order.position.view(-1), ids.view(-1).long()
+    position, flat = order.position.view(-1), ids.reshape(-1).long()
     is_counted = position >= 0
     shift = (starts - offsets)[flat.clamp(0, num_experts - 1)]
     index = torch.where(is_counted, position + shift, capacity)
@@ -93,9 +103,12 @@ def batched_moe_align_block_size(
     expert_num_tokens: [E], the number of valid rows per expert, clamped to 0 .. max_tokens_per_batch.
 
     Returns the same three tensors as moe_align_block_size()."""
-    _check_positive(block_size=block_size)
+    block_size = check_count(block_size, "block_size")
+    max_tokens_per_batch = check_count(max_tokens_per_batch, "max_tokens_per_batch", least=0)
+    check_integers(expert_num_tokens, "expert_num_tokens", 1)
     experts, device = expert_num_tokens.shape[0], expert_num_tokens.device
     capacity = experts * (-(-max_tokens_per_batch // block_size) * block_size)
+    _check_capacity(capacity, "max_tokens_per_batch")
     counts = expert_num_tokens.long().clamp(0, max_tokens_per_batch)
     starts = torch.zeros(experts + 1, dtype=torch.int64, device=device)
     torch.cumsum(round_up(counts, block_size), 0, out=starts[1:])
@@ -115,8 +128,8 @@ def count_expert_num_tokens(
 ) -> torch.Tensor:
     """Returns the number of slots of each local expert, i32 [num_local_experts]. Ids that name no expert, and ids that
     expert_map maps below 0, are not counted."""
-    _check_positive(num_local_experts=num_local_experts)
+    num_local_experts = check_count(num_local_experts, "num_local_experts")
     ids = read_ids(topk_ids)
     if expert_map is not None:
         ids = map_ids(ids, expert_map)
-    return sort_slots(ids.view(ids.shape[0], -1), num_local_experts).offsets.diff()
+    return sort_slots(ids.reshape(-1, 1), num_local_experts).offsets.diff()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from .. import InvalidArgument, _core
+from .arguments import check_count, check_numbers, check_tensor
 
 
 def rebalance_experts(
@@ -26,14 +27,17 @@ def rebalance_experts(
     Returns three i64 tensors: the logical expert of each physical one, [layers, P]; the physical experts of each
     logical one, [layers, E, M], padded with -1, where M is the largest number of replicas; the number of replicas,
     [layers, E]. Physical experts are ordered by GPU. Raises InvalidArgument."""
+    check_tensor(weight, "weight")
+    check_numbers(weight, "weight")
+    if weight.is_meta:
+        raise InvalidArgument("weight: a tensor with memory expected, one of the meta device found")
     if weight.dim() != 2:
         raise InvalidArgument(f"weight: [layers, E] expected, shape {list(weight.shape)} found")
     experts = weight.shape[1]
     for name, value in (
         ("num_replicas", num_replicas), ("num_groups", num_groups), ("num_nodes", num_nodes), ("num_gpus", num_gpus),
     ):
-        if value < 1:
-            raise InvalidArgument(f"{name}: {value} found, at least 1 expected")
+        check_count(value, name, most=2**24)
     if num_replicas < experts:
         raise InvalidArgument(f"num_replicas: {num_replicas} found, one at least for each of {experts} experts expected")
     for name, value, part, whole in (

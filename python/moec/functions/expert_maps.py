@@ -9,12 +9,18 @@ from typing import Any, Optional
 import torch
 
 from .. import InvalidArgument
+from .arguments import check_count, check_expert_map, check_tensor
+
+
+#: More experts than any model has.
+_MOST_EXPERTS = 2**20
 
 
 def _count_local(ep_size: int, ep_rank: int, num_experts: int) -> int:
-    if ep_size < 1:
-        raise InvalidArgument(f"ep_size: {ep_size} found, at least 1 expected")
-    if not 0 <= ep_rank < ep_size:
+    ep_size = check_count(ep_size, "ep_size")
+    ep_rank = check_count(ep_rank, "ep_rank", least=0)
+    num_experts = check_count(num_experts, "global_num_experts", most=_MOST_EXPERTS)
+    if ep_rank >= ep_size:
         raise InvalidArgument(f"ep_rank: {ep_rank} found; 0 to {ep_size - 1} are accepted")
     if num_experts < ep_size:
         raise InvalidArgument(
@@ -42,6 +48,7 @@ def determine_expert_map(
 
     Returns None as map with one rank. Raises InvalidArgument."""
     local = _count_local(ep_size, ep_rank, global_num_experts)
+    ep_size, ep_rank, global_num_experts = int(ep_size), int(ep_rank), int(global_num_experts)
     if ep_size == 1:
         return global_num_experts, None, None
     if expert_placement_strategy == "linear":
@@ -73,6 +80,7 @@ def make_round_robin_tables(
     Returns three i64 tensors: the physical id of each global one ([E]: the rank's first id plus the local id), the
     global id of each physical one ([E]), and the global ids of this rank's experts ([E_local])."""
     _count_local(ep_size, ep_rank, global_num_experts)
+    ep_size, ep_rank, global_num_experts = int(ep_size), int(ep_rank), int(global_num_experts)
     ids = torch.arange(global_num_experts)
     base, more = divmod(global_num_experts, ep_size)
     rank, local = ids % ep_size, ids // ep_size
@@ -99,6 +107,7 @@ def describe_placement(expert_map: torch.Tensor, num_local: int) -> dict[str, An
 def read_ids(topk_ids: torch.Tensor) -> torch.Tensor:
     """Returns ids as i32. Ids outside i32 name no expert and become -1 or the largest i32. Raises InvalidArgument for
     ids that are not integers."""
+    check_tensor(topk_ids, "topk_ids")
     if topk_ids.dtype == torch.int32:
         return topk_ids
     if topk_ids.is_floating_point() or topk_ids.is_complex() or topk_ids.dtype == torch.bool:
@@ -109,7 +118,8 @@ def read_ids(topk_ids: torch.Tensor) -> torch.Tensor:
 def map_ids(topk_ids: torch.Tensor, expert_map: torch.Tensor) -> torch.Tensor:
     """Returns the local ids of global ones, i32; -1 for experts on other ranks and for invalid ids. Does not
     synchronize: the map may change between replays of a CUDA graph."""
-    count = expert_map.shape[0]
     ids = read_ids(topk_ids).long()
+    check_expert_map(expert_map, ids)
+    count = expert_map.shape[0]
     local = expert_map[ids.clamp(0, count - 1)]
     return torch.where((ids >= 0) & (ids < count), local, -1).to(torch.int32)

@@ -16,6 +16,7 @@ import torch
 from .. import InvalidArgument, TensorInfo
 from ..layer_pool import DTYPES, PooledLayer, as_bytes, check_device, make_key, stamp, where
 from .adapters import Adapters
+from .arguments import check_count, check_integers, check_numbers, check_tensor
 from .expert_maps import describe_placement, map_ids, read_ids
 from .outputs import check_output
 from .quantization import describe_quantization, is_same
@@ -269,9 +270,13 @@ class Experts:
         if found != self._stamp:
             spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
             device = check_device(w1.device, "w1")
-            if self.layer is None or self.layer.key != make_key(device, spec):
-                self.layer = PooledLayer(device, spec)
-            self.layer.bind({name: each.detach() for name, each in weights.items()})
+            # A refused weight must not leave a layer that seems to hold those of an earlier call.
+            self._stamp = None
+            layer = self.layer
+            if layer is None or layer.key != make_key(device, spec):
+                layer = PooledLayer(device, spec)
+            layer.bind({name: each.detach() for name, each in weights.items()})
+            self.layer = layer
             self._stamp, self._sources = found, tuple(each.detach() for each in (w1, w2, *scales))
         return self.layer
 
@@ -343,6 +348,7 @@ class Experts:
                 raise InvalidArgument(
                     f"adapter_ids: [{ids.shape[0]}] expected, one for each token, {list(adapter_ids.shape)} found")
             adapter_ids = adapter_ids.to(torch.int32).contiguous()
+        check_numbers(topk_weights, "topk_weights")
         weights = topk_weights.to(torch.float32).contiguous()
         hidden_states = hidden_states.contiguous()
         tokens, hidden = hidden_states.shape
@@ -444,11 +450,12 @@ def _freeze(parameters: Optional[Mapping[str, float]]) -> Optional[tuple[tuple[s
     return None if parameters is None else tuple(sorted(parameters.items()))
 
 
-def _check_gradients(**tensors: torch.Tensor) -> None:
-    if not torch.is_grad_enabled():
-        return
+def _check_tensors(**tensors: torch.Tensor) -> None:
+    """Raises InvalidType or InvalidArgument for what is no strided tensor, or requires a gradient."""
+    is_enabled = torch.is_grad_enabled()
     for name, tensor in tensors.items():
-        if tensor.requires_grad:
+        check_tensor(tensor, name)
+        if is_enabled and tensor.requires_grad:
             raise InvalidArgument(
                 f"{name}: requires a gradient, and a layer has no backward pass; call it under "
                 "torch.no_grad(), or detach the tensor"
@@ -493,7 +500,10 @@ def fused_experts(
 
     Weights are bound without a copy. Layers of recently used sets of weights are kept while their tensors live (clear()
     drops them). Raises InvalidArgument for anything that a layer cannot express."""
-    _check_gradients(hidden_states=hidden_states, topk_weights=topk_weights, w1=w1, w2=w2)
+    _check_tensors(hidden_states=hidden_states, topk_weights=topk_weights, topk_ids=topk_ids, w1=w1, w2=w2)
+    if expert_map is not None:
+        check_integers(expert_map, "expert_map", 1, hidden_states)
+    chunk_tokens = check_count(chunk_tokens, "chunk_tokens")
     if expert_map is not None and global_num_experts not in (-1, expert_map.shape[0]):
         raise InvalidArgument(
             f"expert_map: {global_num_experts} entries expected, as global_num_experts says, "
@@ -513,7 +523,7 @@ def count_to_ids(expert_num_tokens: torch.Tensor, rows: int) -> torch.Tensor:
     rows, 1]."""
     experts = torch.arange(expert_num_tokens.shape[0], device=expert_num_tokens.device)
     row = torch.arange(rows, device=expert_num_tokens.device)
-    ids = torch.where(row < expert_num_tokens[:, None], experts[:, None], -1)
+    ids = torch.where(row < expert_num_tokens[:, None].to(torch.int64), experts[:, None], -1)
     return ids.to(torch.int32).view(-1, 1)
 
 
@@ -536,7 +546,11 @@ def batched_experts(
 
     Other arguments are those of fused_experts(). Returns [E, M, H] with zeros in the other rows. Raises
     InvalidArgument."""
-    _check_gradients(hidden_states=hidden_states, w1=w1, w2=w2)
+    _check_tensors(hidden_states=hidden_states, w1=w1, w2=w2)
+    check_tensor(hidden_states, "hidden_states", 3)
+    check_tensor(w1, "w1", 3)
+    check_integers(expert_num_tokens, "expert_num_tokens", 1, hidden_states)
+    chunk_tokens = check_count(chunk_tokens, "chunk_tokens")
     experts, rows, hidden = hidden_states.shape
     if experts != w1.shape[0] or expert_num_tokens.shape != (experts,):
         raise InvalidArgument(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 
 from .. import InvalidArgument
+from .arguments import check_count, check_expert_map, check_integers, check_numbers, check_tensor
 from .expert_maps import map_ids, read_ids
 from .outputs import check_output
 from .sublayers import element, round_tokens, run, write_function
@@ -39,7 +40,8 @@ def sort_slots(ids: torch.Tensor, num_groups: int) -> SortedSlots:
         f"{{num_experts = {num_groups} : i64}} : {positions}, {slots} -> {outputs['offsets']}, "
         f"{positions}, tensor<?xi32>, tensor<?x1xf32>"
     )
-    ids = ids.contiguous()
+    # A view as f32 needs a last dimension without gaps, which one of size 1 may have.
+    ids = ids.contiguous().view(-1).view(tokens, top_k)
     device = ids.device
     found = SortedSlots(
         torch.zeros(num_groups + 1, dtype=torch.int32, device=device), torch.empty_like(ids)
@@ -51,11 +53,16 @@ def sort_slots(ids: torch.Tensor, num_groups: int) -> SortedSlots:
     return found
 
 
+#: A bound on groups and on rows of a block.
+_MOST_GROUPS = 2**24
+
+
 def round_up(numbers: torch.Tensor, multiple: int) -> torch.Tensor:
     return (numbers + (multiple - 1)) // multiple * multiple
 
 
 def _check_rows(tensor: torch.Tensor, argument: str) -> None:
+    check_tensor(tensor, argument)
     if tensor.dim() != 2 or tensor.shape[1] * tensor.element_size() % 16:
         raise InvalidArgument(
             f"{argument}: a matrix whose rows are multiples of 16 bytes expected, "
@@ -118,12 +125,24 @@ def moe_permute(
     m_indices (i32 [P], the expert of a row). P is T * k; with align_block_size it is large enough for any routing.
     Raises InvalidArgument."""
     _check_rows(hidden_states, "hidden_states")
+    check_tensor(topk_ids, "topk_ids", 2, hidden_states)
     tokens, top_k = topk_ids.shape
     if hidden_states.shape[0] != tokens:
         raise InvalidArgument(
             f"topk_ids: {hidden_states.shape[0]} rows expected, as hidden_states has, {tokens} found"
         )
-    local = n_expert if n_local_expert == -1 else n_local_expert
+    n_expert = check_count(n_expert, "n_expert", most=_MOST_GROUPS)
+    local = n_expert if n_local_expert == -1 else check_count(n_local_expert, "n_local_expert", 0, n_expert)
+    if align_block_size is not None:
+        align_block_size = check_count(align_block_size, "align_block_size", most=_MOST_GROUPS)
+    check_count(fill_invalid_expert, "fill_invalid_expert", least=-2**31)
+    if expert_map is not None:
+        check_expert_map(expert_map, hidden_states, n_expert)
+    if a1q_scale is not None:
+        check_tensor(a1q_scale, "a1q_scale", like=hidden_states)
+        if a1q_scale.dim() > 1 and a1q_scale.shape[0] != tokens:
+            raise InvalidArgument(
+                f"a1q_scale: {tokens} rows expected, as hidden_states has, {a1q_scale.shape[0]} found")
     _check_scratch(scratch, n_expert, local)
     # Groups: local experts, experts on other ranks, invalid ids.
     ids = read_ids(topk_ids)
@@ -189,26 +208,50 @@ def moe_unpermute(
 
     Raises InvalidArgument."""
     _check_rows(permuted_hidden_states, "permuted_hidden_states")
+    check_tensor(topk_weights, "topk_weights", 2, permuted_hidden_states)
+    check_integers(inv_permuted_idx, "inv_permuted_idx", None, permuted_hidden_states)
     rows, width = permuted_hidden_states.shape
     tokens, top_k = topk_weights.shape
-    if out.shape != (tokens, width) or out.dtype != permuted_hidden_states.dtype:
+    if inv_permuted_idx.numel() != tokens * top_k:
         raise InvalidArgument(
-            f"out: [{tokens}, {width}] of {permuted_hidden_states.dtype} expected, "
-            f"{list(out.shape)} of {out.dtype} found"
-        )
-    if rows < tokens:
-        raise InvalidArgument(
-            f"permuted_hidden_states: at least {tokens} rows expected, {rows} found"
-        )
-    dtype = element(out.dtype, "out")
-    position = read_ids(inv_permuted_idx).view(tokens, top_k)
+            f"inv_permuted_idx: {tokens * top_k} elements expected, as topk_weights has, "
+            f"{inv_permuted_idx.numel()} found")
+    _check_sums(out, tokens, permuted_hidden_states)
+    position = read_ids(inv_permuted_idx).reshape(tokens, top_k)
     position = torch.where(position < rows, position, -1)
     if expert_first_token_offset is not None:
+        check_integers(expert_first_token_offset, "expert_first_token_offset", 1, permuted_hidden_states)
+        if not expert_first_token_offset.numel():
+            raise InvalidArgument("expert_first_token_offset: at least one element expected, none found")
         position = torch.where(position < expert_first_token_offset[-1], position, -1)
-    # Rows without a slot keep the weight 0; ignored slots write after the last row.
-    row_weight = torch.zeros(rows + 1, 1, dtype=torch.float32, device=out.device)
-    order = torch.where(position < 0, rows, position).long().view(-1)
-    row_weight[order, 0] = topk_weights.float().view(-1)
+    # Slots may share a row, so each gets a row of its own.
+    source = position.clamp(min=0).long().view(-1)
+    slots = (permuted_hidden_states.index_select(0, source) if rows
+             else permuted_hidden_states.new_zeros(tokens * top_k, width))
+    number = torch.arange(tokens * top_k, dtype=torch.int32, device=position.device).view(tokens, top_k)
+    sum_slots(out, slots, topk_weights, torch.where(position < 0, -1, number))
+
+
+def _check_sums(out: torch.Tensor, tokens: int, rows: torch.Tensor) -> None:
+    check_tensor(out, "out", 2, rows)
+    check_output(out, "out", out.shape, out)
+    if out.shape != (tokens, rows.shape[1]) or out.dtype != rows.dtype:
+        raise InvalidArgument(
+            f"out: [{tokens}, {rows.shape[1]}] of {rows.dtype} expected, {list(out.shape)} of {out.dtype} found")
+
+
+def sum_slots(
+    out: torch.Tensor, slots: torch.Tensor, topk_weights: torch.Tensor, position: torch.Tensor
+) -> None:
+    """Computes the sums of moe_unpermute() from a row for each slot, [T * k, H].
+
+    position: i32 [T, k], the number of a slot, or -1 if it contributes nothing."""
+    check_numbers(topk_weights, "topk_weights")
+    tokens, top_k = topk_weights.shape
+    rows, width = slots.shape
+    _check_sums(out, tokens, slots)
+    dtype = element(out.dtype, "out")
+    weights = torch.where(position < 0, 0, topk_weights.float()).reshape(-1, 1).contiguous()
     matrix, column = f"tensor<?x{width}x{dtype}>", "tensor<?x1xf32>"
     weigh = write_function(
         {"rows": matrix, "row_weight": column},
@@ -220,8 +263,8 @@ def moe_unpermute(
         f"  }} -> {matrix}",
         round_tokens(rows),
     )
-    weighted = torch.empty_like(permuted_hidden_states)
-    tensors = {"rows": permuted_hidden_states.contiguous(), "row_weight": row_weight[:rows]}
+    weighted = torch.empty_like(slots, memory_format=torch.contiguous_format)
+    tensors = {"rows": slots.contiguous(), "row_weight": weights}
     run(weigh, rows, tensors | {"weighted": weighted}, "permuted_hidden_states")
     positions = f"tensor<?x{top_k}xi32>"
     # There are more rows than tokens, so the part is compiled for the number of rows.
@@ -229,7 +272,7 @@ def moe_unpermute(
         {"rows": matrix, "position": positions},
         {"output": matrix},
         f"  %output = moe.unpermute %rows, %position : {matrix}, {positions} -> {matrix}",
-        round_tokens(max(rows, tokens)),
+        round_tokens(rows),
     )
     target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
     tensors = {"rows": weighted, "position": position.contiguous(), "output": target}

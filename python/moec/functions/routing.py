@@ -9,6 +9,7 @@ from typing import Any, Optional
 import torch
 
 from .. import InvalidArgument
+from .arguments import check_count, check_numbers, check_tensor
 from .sublayers import describe_routing, element, round_tokens, run, write_function
 
 _SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
@@ -19,7 +20,7 @@ _REPLAYED = {torch.int32: "i32", torch.int16: "i16", torch.uint8: "i8"}
 
 def describe_topk(scoring_func: str, renormalize: bool, scale: float = 1.0) -> dict[str, Any]:
     """Returns `routing` of a spec for fused_topk() and fused_topk_bias()."""
-    return {"score": scoring_func, "renormalize": renormalize, "scale": scale}
+    return {"score": scoring_func, "renormalize": bool(renormalize), "scale": scale}
 
 
 def describe_grouped_topk(
@@ -43,6 +44,11 @@ def _route(
     indices_type: Optional[torch.dtype],
     replay_ids: Optional[torch.Tensor],
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    check_tensor(gating_output, "gating_output")
+    check_tensor(hidden_states, "hidden_states")
+    top_k = check_count(top_k, "topk", least=-2**31)
+    if hidden_states.dim() < 1:
+        raise InvalidArgument("hidden_states: [T, H] expected, a tensor of rank 0 found")
     if gating_output.dim() != 2:
         raise InvalidArgument(
             f"gating_output: rank 2 expected, shape {list(gating_output.shape)} found; reshape it to "
@@ -64,6 +70,8 @@ def _route(
             f"scoring_func: {routing['score']!r} found; {', '.join(_SCORES)} are accepted"
         )
     if bias is not None:
+        check_tensor(bias, "e_score_correction_bias", like=gating_output)
+        check_numbers(bias, "e_score_correction_bias")
         if bias.shape != (experts,):
             raise InvalidArgument(
                 f"e_score_correction_bias: shape [{experts}] expected, {list(bias.shape)} found"
@@ -132,7 +140,7 @@ def fused_topk(
         indices_type,
         replay_ids,
     )
-    tokens = ids.shape[0]
+    tokens, topk = ids.shape
     order = torch.arange(tokens * topk, dtype=torch.int32, device=ids.device)
     return weights, ids, order.view(topk, tokens).t().contiguous()
 
@@ -210,7 +218,10 @@ def grouped_topk(
 
     0 or 1 group means no groups. replay_ids are as in fused_topk(), of any groups. Returns weights, f32 [T, topk], and
     ids, i32, as in fused_topk(). If no score of a row is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
-    groups = max(num_expert_group, 1)
+    check_tensor(gating_output, "gating_output", 2)
+    groups = max(check_count(num_expert_group, "num_expert_group", least=0), 1)
+    topk_group = check_count(topk_group, "topk_group", least=0)
+    topk = check_count(topk, "topk", least=-2**31)
     if groups > 1:
         _check_groups(gating_output.shape[-1], topk, groups, topk_group, e_score_correction_bias is not None)
     routing = describe_grouped_topk(scoring_func, renormalize, routed_scaling_factor, groups, topk_group)

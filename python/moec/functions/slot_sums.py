@@ -12,6 +12,7 @@ import torch
 
 from .. import InvalidArgument
 from .alignment import moe_align_block_size
+from .arguments import check_tensor
 from .expert_maps import map_ids, read_ids
 from .outputs import check_output
 from .permutation import moe_unpermute
@@ -33,12 +34,15 @@ def moe_sum(
     expert_map: i32 [E], with topk_ids: slots whose expert maps to a negative id are left out as well.
 
     Raises InvalidArgument."""
+    check_tensor(input, "input")
     if input.dim() != 3:
         raise InvalidArgument(f"input: [T, k, H] expected, {list(input.shape)} found")
     tokens, top_k, width = input.shape
+    check_tensor(output, "output")
     check_output(output, "output", (tokens, width), input)
     position = torch.arange(tokens * top_k, dtype=torch.int32, device=input.device).view(tokens, top_k)
     if topk_ids is not None:
+        check_tensor(topk_ids, "topk_ids", like=input)
         if topk_ids.shape != (tokens, top_k):
             raise InvalidArgument(
                 f"topk_ids: {[tokens, top_k]} expected, as input has, {list(topk_ids.shape)} found"
@@ -78,13 +82,20 @@ def _moe_permute(
     Returns rows [P, H], a1q_scale with its rows permuted likewise (a scale of all rows as it is), the slot of each row
     (i32 [P]; padding has the last slot), the expert of each row (i32 [P]) and the row of each slot (i64 [T * k]; P for a
     slot whose id names no expert). Raises InvalidArgument."""
+    check_tensor(curr_hidden_states, "curr_hidden_states", 2)
+    check_tensor(curr_topk_ids, "curr_topk_ids", 2, curr_hidden_states)
     tokens, top_k = curr_topk_ids.shape
+    if curr_hidden_states.shape[0] != tokens:
+        raise InvalidArgument(
+            f"curr_topk_ids: {curr_hidden_states.shape[0]} rows expected, as curr_hidden_states has, {tokens} found")
+    if a1q_scale is not None:
+        check_tensor(a1q_scale, "a1q_scale", like=curr_hidden_states)
     slots = tokens * top_k
     sorted_ids, expert_ids, _ = moe_align_block_size(
         curr_topk_ids, block_m, global_num_experts, expert_map, pad_sorted_ids=True
     )
     rows = sorted_ids.numel()
-    expert_ids = expert_ids.repeat_interleave(block_m)[:rows]
+    expert_ids = expert_ids.repeat_interleave(int(block_m))[:rows]
     inverse = torch.full((slots + 1,), rows, dtype=torch.int64, device=sorted_ids.device)
     inverse[sorted_ids.long()] = torch.arange(rows, device=sorted_ids.device)
     inverse, sorted_ids = inverse[:slots], sorted_ids.clamp(max=max(slots - 1, 0))
@@ -107,9 +118,15 @@ def _moe_unpermute_and_reduce(
     have been applied to the input. Without inv_perm the rows are those of the slots in order.
 
     out: [T, H]. curr_hidden: [P, H]. topk_weight: [T, k]. Raises InvalidArgument."""
+    check_tensor(topk_weight, "topk_weight", 2)
+    check_tensor(out, "out", 2)
+    check_tensor(curr_hidden, "curr_hidden")
+    if not curr_hidden.dim() or curr_hidden.shape[-1] != out.shape[1]:
+        raise InvalidArgument(
+            f"curr_hidden: rows of {out.shape[1]} elements expected, as out has, {list(curr_hidden.shape)} found")
     tokens, top_k = topk_weight.shape
     if inv_perm is None:
         inv_perm = torch.arange(tokens * top_k, device=out.device)
     if apply_router_weight_on_input:
         topk_weight = torch.ones_like(topk_weight)
-    moe_unpermute(out, curr_hidden.view(-1, out.shape[1]), topk_weight, inv_perm)
+    moe_unpermute(out, curr_hidden.reshape(-1, out.shape[1]), topk_weight, inv_perm)

@@ -13,7 +13,7 @@ import torch
 from .. import InvalidArgument
 from ..functions.expert_maps import map_ids, read_ids
 from ..functions.outputs import check_output
-from ..functions.permutation import moe_unpermute
+from ..functions.permutation import sum_slots
 from .formats import find_rows
 
 
@@ -101,8 +101,8 @@ class TopKWeightAndReduceContiguous(TopKWeightAndReduce):
                 f"fused_expert_output: [{tokens}, {top_k}, H] expected, {list(fused_expert_output.shape)} found")
         output = _make_output(output, topk_ids, fused_expert_output)
         rows = fused_expert_output.reshape(tokens * top_k, -1)
-        slots = torch.arange(tokens * top_k, dtype=torch.int32, device=rows.device)
-        moe_unpermute(output, rows, _get_weights(topk_weights, apply_router_weight_on_input), slots)
+        slots = torch.arange(tokens * top_k, dtype=torch.int32, device=rows.device).view(tokens, top_k)
+        sum_slots(output, rows, _get_weights(topk_weights, apply_router_weight_on_input), slots)
         return output
 
 
@@ -140,7 +140,7 @@ class TopKWeightAndReduceNaiveBatched(TopKWeightAndReduce):
         slots = flat[torch.where(row < 0, 0, ids * rows + row).long().reshape(-1)]
         numbers = torch.arange(row.numel(), dtype=torch.int32, device=row.device).view_as(row)
         weights = _get_weights(topk_weights, apply_router_weight_on_input)
-        moe_unpermute(output, slots, weights, torch.where(row < 0, -1, numbers))
+        sum_slots(output, slots, weights, torch.where(row < 0, -1, numbers))
         return output
 
 
