@@ -138,6 +138,8 @@ Result<SourceText> moec::capi::readText(const char *call,
     overrides.part = source.part;
   if (source.parallel)
     overrides.parallel = SourceText("parallel", source.parallel);
+  if (source.num_ignored_fields && !source.ignored_fields)
+    return missing(call, "source->ignored_fields");
   for (size_t i = 0; i < source.num_ignored_fields; ++i) {
     if (!source.ignored_fields[i])
       return missing(call, "source->ignored_fields[i]");

@@ -34,6 +34,19 @@ static void handleSignals() {
   }
 }
 
+/// The exit status of a command, which fails if its output was not written.
+/// LLVM would end the process with a message of its own.
+static int closeOutput(llvm::StringRef name, int status) {
+  llvm::raw_fd_ostream &os = llvm::outs();
+  os.flush();
+  if (!os.has_error())
+    return status;
+  std::fprintf(stderr, "%s: error: <stdout>: cannot be written: %s\n",
+               name.str().c_str(), os.error().message().c_str());
+  os.clear_error();
+  return status ? status : 1;
+}
+
 int moec::runTool(llvm::StringRef library, llvm::ArrayRef<Tool> tools,
                   llvm::StringRef name, int argc, char **argv) {
   // LLVM's handler removes LLVM's files, then raises the signal for the handler
@@ -48,7 +61,7 @@ int moec::runTool(llvm::StringRef library, llvm::ArrayRef<Tool> tools,
   std::signal(SIGXFSZ, SIG_IGN);
   for (const Tool &tool : tools)
     if (name == tool.name)
-      return tool.main(argc, argv);
+      return closeOutput(name, tool.main(argc, argv));
   std::fprintf(stderr,
                "%s: error: %s does not have this command; install the library "
                "that came with the program\n",

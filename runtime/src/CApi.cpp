@@ -17,7 +17,6 @@ using namespace moert;
 using namespace moert::answers;
 
 /// Maximum number of dimensions of a bound tensor.
-static constexpr int kMaxRank = 8;
 
 int moert_api_version(void) { return MOERT_API_VERSION; }
 
@@ -142,12 +141,20 @@ void moert_device_release(moert_device *device, void *memory) {
 moert_status *moert_device_copy_in(moert_device *device, void *to,
                                    const void *from, size_t bytes) {
   NEEDED(device);
+  if (bytes == 0)
+    return nullptr;
+  NEEDED(to);
+  NEEDED(from);
   return answer(device->device->copyIn(to, from, bytes));
 }
 
 moert_status *moert_device_copy_out(moert_device *device, void *to,
                                     const void *from, size_t bytes) {
   NEEDED(device);
+  if (bytes == 0)
+    return nullptr;
+  NEEDED(to);
+  NEEDED(from);
   return answer(device->device->copyOut(to, from, bytes));
 }
 
@@ -314,12 +321,12 @@ Result<TensorView> readTensor(const moert_tensor &tensor) {
     return invalidArgument(context + ": dtype '" + tensor.dtype +
                            "' is not an element type of the runtime; give a "
                            "name such as bf16 or i32");
-  if (tensor.rank < 0 || tensor.rank > kMaxRank ||
+  if (tensor.rank < 0 || tensor.rank > moert::kMaxDimensions ||
       (tensor.rank > 0 && !tensor.shape))
-    return invalidArgument(context + ": rank " + std::to_string(tensor.rank) +
-                           (tensor.shape ? "" : " without a shape") +
-                           "; a rank from 0 to " + std::to_string(kMaxRank) +
-                           " and a shape are accepted");
+    return invalidArgument(
+        context + ": rank " + std::to_string(tensor.rank) +
+        (tensor.shape ? "" : " without a shape") + "; a rank from 0 to " +
+        std::to_string(moert::kMaxDimensions) + " and a shape are accepted");
   TensorView view;
   view.data = tensor.data;
   view.dtype = *dtype;

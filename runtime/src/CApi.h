@@ -18,6 +18,11 @@
 #include <mutex>
 #include <optional>
 
+namespace moert {
+/// Most dimensions of a caller's tensor.
+constexpr int kMaxDimensions = 8;
+} // namespace moert
+
 struct moert_status {
   moert::Status status;
 };

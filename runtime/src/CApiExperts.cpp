@@ -21,11 +21,13 @@ struct moert_expert_move {
   std::unique_ptr<ExpertMove> move;
 };
 
+/// Elements of a caller's list are copied, so their number is bounded.
 static Status checkCount(const char *name, int64_t count) {
-  if (count >= 0)
+  if (count >= 0 && count <= kMaxPhysical)
     return Status::ok();
   return invalidArgument(std::string(name) + " is " + std::to_string(count) +
-                         "; 0 or more expected");
+                         "; 0 to " + std::to_string(kMaxPhysical) +
+                         " are accepted");
 }
 
 moert_status *moert_replica_tables(const int64_t *map, int64_t num_physical,

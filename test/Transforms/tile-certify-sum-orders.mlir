@@ -81,3 +81,23 @@ tile.kernel @logits_t64(%x: memref<?x512xbf16>, %w: memref<16x512xbf16>, %y: mem
       {config = #tile.gpu_gemv<block_m = 1, block_n = 1, threads = 64>, moe.name = ["logits"]}
   tile.return
 }
+
+// -----
+
+// Configs are chosen by the pass ahead of this one.
+plan.program @early max_tokens 64 {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x512xbf16>
+  %w = plan.tensor weight "w" : memref<16x512xbf16>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x16xf32>
+  plan.prepare {
+  }
+  plan.variant tokens 0 to 64 {
+    plan.launch @logits ins(%x, %w : memref<?x512xbf16>, memref<16x512xbf16>) outs(%y : memref<?x16xf32>)
+  }
+}
+tile.kernel @logits(%x: memref<?x512xbf16>, %w: memref<16x512xbf16>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{has no config; run tile-assign-config before this pass}}
+  tile.gemm tokens(%tokens) ins(%x, %w : memref<?x512xbf16>, memref<16x512xbf16>) outs(%y : memref<?x16xf32>)
+      {moe.name = ["logits"]}
+  tile.return
+}

@@ -284,6 +284,12 @@ TEST_F(JitCApiTest, SaysWhatIsWrong) {
             std::string::npos);
   source.path = nullptr;
   EXPECT_EQ(compile(), "moejit_compile: the argument 'source->path' is NULL");
+  source.path = "layer.json";
+  source.num_ignored_fields = 1;
+  EXPECT_EQ(compile(),
+            "moejit_compile: the argument 'source->ignored_fields' is NULL");
+  source.num_ignored_fields = 0;
+  source.path = nullptr;
   source.size = 1;
   EXPECT_NE(compile().find("moejit_source.size is 1"), std::string::npos);
   EXPECT_EQ(bytes, "");

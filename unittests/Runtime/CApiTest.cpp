@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 #include <thread>
 
 using namespace moert;
@@ -282,13 +283,37 @@ TEST_F(CApiTest, MapsOfExperts) {
   options.size = sizeof(options);
   options.num_experts = -1;
   EXPECT_EQ(take(moert_balance_experts(&options, loads, map)),
-            "num_experts is -1; 0 or more expected");
+            "num_experts is -1; 0 to 16777216 are accepted");
+  options.num_experts = 3;
+  options.num_physical = int64_t(1) << 40;
+  EXPECT_EQ(take(moert_balance_experts(&options, loads, map)),
+            "num_physical: 1099511627776 found, at most 16777216 expected");
+  options.num_experts = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(take(moert_balance_experts(&options, loads, map)),
+            "num_experts is 9223372036854775807; 0 to 16777216 are accepted");
   EXPECT_EQ(take(moert_balance_experts(&options, nullptr, map)),
             "moert_balance_experts: the argument 'loads' is NULL");
   EXPECT_EQ(take(moert_replica_tables(map, -1, 3, 2, ids, counts)),
-            "num_physical is -1; 0 or more expected");
+            "num_physical is -1; 0 to 16777216 are accepted");
   EXPECT_EQ(take(moert_replica_tables(map, 4, 3, 2, nullptr, counts)),
             "moert_replica_tables: the argument 'physical_ids' is NULL");
+}
+
+TEST_F(CApiTest, CopiesNeedBothAddresses) {
+  moert_device *device = nullptr;
+  ASSERT_DONE(moert_device_create_cuda(0, &device));
+  char byte = 0;
+  EXPECT_EQ(take(moert_device_copy_in(device, nullptr, &byte, 1)),
+            "moert_device_copy_in: the argument 'to' is NULL");
+  EXPECT_EQ(take(moert_device_copy_in(device, &byte, nullptr, 1)),
+            "moert_device_copy_in: the argument 'from' is NULL");
+  EXPECT_EQ(take(moert_device_copy_out(device, nullptr, &byte, 1)),
+            "moert_device_copy_out: the argument 'to' is NULL");
+  EXPECT_EQ(take(moert_device_copy_out(device, &byte, nullptr, 1)),
+            "moert_device_copy_out: the argument 'from' is NULL");
+  ASSERT_DONE(moert_device_copy_in(device, nullptr, nullptr, 0));
+  ASSERT_DONE(moert_device_copy_out(device, nullptr, nullptr, 0));
+  moert_device_free(device);
 }
 
 TEST_F(CApiTest, ALayerWithoutReplicasHasNothingToMove) {
@@ -308,7 +333,7 @@ TEST_F(CApiTest, ALayerWithoutReplicasHasNothingToMove) {
   EXPECT_EQ(loads[1], 7);
   EXPECT_EQ(
       take(moert_layer_sum_loads(layer, alone, own, -1, map, 3, loads, 2)),
-      "num_own is -1; 0 or more expected");
+      "num_own is -1; 0 to 16777216 are accepted");
   moert_expert_move *move = nullptr;
   moert_tensor spare = {"scale", "f32", nullptr, 1, kScale, nullptr};
   auto begin = [&](int64_t count, int numSpare) {
@@ -318,8 +343,8 @@ TEST_F(CApiTest, ALayerWithoutReplicasHasNothingToMove) {
   EXPECT_EQ(begin(3, 1),
             "a move of experts: the layer has no 'replicas' over ranks; add "
             "them to its spec, beside 'parallel.experts'");
-  EXPECT_EQ(begin(-1, 1), "num_physical is -1; 0 or more expected");
-  EXPECT_EQ(begin(3, -1), "num_spare is -1; 0 or more expected");
+  EXPECT_EQ(begin(-1, 1), "num_physical is -1; 0 to 16777216 are accepted");
+  EXPECT_EQ(begin(3, -1), "num_spare is -1; 0 to 16777216 are accepted");
   spare.dtype = "float";
   EXPECT_NE(begin(3, 1).find("bind 'scale': dtype 'float'"), std::string::npos);
   EXPECT_EQ(move, nullptr);

@@ -195,6 +195,26 @@ class Refit
 
 } // namespace
 
+TEST(RefitError, ListsOfTensorsAreChecked) {
+  TestLayer layer("cpu");
+  layer.compile(makeSpec(""));
+  moejit_tensor_options options = {};
+  options.size = sizeof(options);
+  options.stream = MOERT_LAYER_STREAM;
+  const int64_t shape[] = {1};
+  float value = 0;
+  moejit_named_tensor tensor = {"experts.w13", "f32", &value,
+                                1 << 30,       shape, true};
+  auto load = [&](int count) {
+    return take(
+        moejit_layer_load_tensors(layer.layer, &tensor, count, &options));
+  };
+  EXPECT_EQ(load(1), "the given tensors: tensor 'experts.w13' has rank "
+                     "1073741824; a rank from 0 to 8 and a shape are accepted");
+  EXPECT_EQ(load(-1), "moejit_layer_load_tensors: count is -1; 0 or more is "
+                      "accepted");
+}
+
 TEST_P(Refit, GivesTheBitsOfAFreshLayer) {
   const auto &[format, architecture] = GetParam();
   std::string spec = makeSpec(format.quantization);

@@ -183,7 +183,10 @@ public:
     if (map.getArgument() >= static_cast<int64_t>(types.size()))
       return fail() << "is of argument " << map.getArgument()
                     << ", and the kernel has " << types.size() << " memrefs";
-    type = cast<MemRefType>(types[map.getArgument()]);
+    type = dyn_cast<MemRefType>(types[map.getArgument()]);
+    if (!type)
+      return fail() << "is of argument " << map.getArgument() << ", a "
+                    << types[map.getArgument()] << "; it must be of a memref";
     if (!type.getElementType().isIntOrFloat() ||
         type.getElementTypeBitWidth() % 8)
       return fail() << "has elements of type " << type.getElementType()

@@ -248,6 +248,10 @@ static constexpr char kSource[] = "the given tensors";
 
 static Result<std::vector<moert::SafetensorsEntry>>
 readTensors(moert_layer &layer, const moejit_named_tensor *tensors, int count) {
+  if (count < 0)
+    return moert::invalidArgument("moejit_layer_load_tensors: count is " +
+                                  std::to_string(count) +
+                                  "; 0 or more is accepted");
   std::vector<moert::SafetensorsEntry> entries;
   for (int i = 0; i < count; ++i) {
     const moejit_named_tensor &tensor = tensors[i];
@@ -264,9 +268,12 @@ readTensors(moert_layer &layer, const moejit_named_tensor *tensors, int count) {
       return fail(std::string("has the dtype '") + tensor.dtype +
                   "', which is no element type of the runtime; give a name "
                   "such as bf16 or u8");
-    if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape))
-      return fail("has rank " + std::to_string(tensor.rank) +
-                  (tensor.shape ? "" : " without a shape"));
+    if (tensor.rank < 0 || tensor.rank > moert::kMaxDimensions ||
+        (tensor.rank > 0 && !tensor.shape))
+      return fail(
+          "has rank " + std::to_string(tensor.rank) +
+          (tensor.shape ? "" : " without a shape") + "; a rank from 0 to " +
+          std::to_string(moert::kMaxDimensions) + " and a shape are accepted");
     moert::SafetensorsEntry entry;
     entry.name = tensor.name;
     entry.dtype = *dtype;

@@ -57,6 +57,12 @@ private:
     auto gemm = dyn_cast<tile::GemmOp>(phase);
     if (!gemm)
       return true;
+    if (!gemm.getConfigAttr()) {
+      gemm.emitOpError(
+          "has no config; run tile-assign-config before this pass");
+      refusal = failure();
+      return false;
+    }
     tile::SumOrderAttr order = getSumOrder(gemm, gemm.getConfigAttr(), target);
     if (!order) {
       refuse(phase, "has a schedule that states no order of sums");

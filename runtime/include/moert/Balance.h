@@ -20,6 +20,9 @@
 
 namespace moert {
 
+/// Most physical experts of a map, and most elements of a list about them.
+constexpr int64_t kMaxPhysical = int64_t(1) << 24;
+
 /// Contents of a layer's tensors `replicas.physical_ids` (experts x
 /// max_replicas) and `replicas.counts`.
 struct ReplicaTables {

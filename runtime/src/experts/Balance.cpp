@@ -12,15 +12,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 namespace moert {
 
 Status checkMap(const std::vector<int64_t> &logicalIds, int64_t numExperts) {
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
   auto count = static_cast<int64_t>(logicalIds.size());
-  if (numExperts < 1 || numExperts > count || count > most)
+  if (numExperts < 1 || numExperts > count || count > kMaxPhysical)
     return invalidArgument("a map of " + std::to_string(count) +
                            " physical experts and " +
                            std::to_string(numExperts) +
@@ -137,6 +135,10 @@ Status checkOptions(const std::vector<double> &loads,
   if (options.maxReplicas < 0)
     return invalidArgument(found("max_replicas", options.maxReplicas) +
                            ", at least 1 expected, or 0 for any number");
+  if (options.numPhysical > kMaxPhysical)
+    return invalidArgument(found("num_physical", options.numPhysical) +
+                           ", at most " + std::to_string(kMaxPhysical) +
+                           " expected");
   if (numExperts < 1 || options.numPhysical < numExperts)
     return invalidArgument(found("num_physical", options.numPhysical) +
                            ", one at least for each of " +

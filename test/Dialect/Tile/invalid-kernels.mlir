@@ -103,6 +103,14 @@ tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
 
 // -----
 
+// expected-error@+1 {{tensor_maps[0] is of argument 0, a 'i64'; it must be of a memref}}
+tile.kernel @k(%w: i64, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 8], along = [0, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
 // expected-error@+1 {{tensor_maps[0] goes along dimension 2 at index 0; argument 0 has 2 dimensions}}
 tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
     #tile.tensor_map<argument = 0, sizes = [4, 8], along = [2, 1], steps = [1, 1], box = [4, 8], swizzle = 0>]} {
