@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AllowList.h"
 #include "Internal.h"
 
 using namespace llvm;
@@ -100,8 +101,19 @@ FailureOr<LayerSpec> importJson(const SourceText &text,
   FailureOr<json::Value> document = json::parse(text, diags);
   if (llvm::failed(document))
     return failure();
-  if (document->find("moec_spec"))
-    return parseLayerSpec(text, *document, overrides, diags);
+  if (document->find("moec_spec")) {
+    unsigned numErrors = diags.getNumErrors();
+    if (!overrides.part.empty())
+      diags.error(text.getName(), "--part=" + overrides.part +
+                                      ": a spec is of one part; leave it out");
+    IgnoredFields(overrides.ignoredFields, {})
+        .reportUnused(text.getName(), diags);
+    FailureOr<LayerSpec> spec =
+        parseLayerSpec(text, *document, overrides, diags);
+    if (diags.getNumErrors() != numErrors)
+      return failure();
+    return spec;
+  }
   return parseModelConfig(text, *document, overrides, diags);
 }
 

@@ -449,11 +449,10 @@ bool runOne(Session &session, const MoeRunOptions &options) {
     return runRanks(session, options);
   if (!checkPlan(session, options))
     return false;
-  if (!options.rankTokens.empty())
-    return options.complain("--rank-tokens: the layer has no 'parallel'");
-  if (options.microBatchesFrom > 0)
-    return options.complain("--micro-batches-from: the layer has no "
-                            "'parallel'");
+  if (const llvm::cl::Option *given = findGiven(
+          {options.rankTokens, options.microBatchesFrom, options.exchange}))
+    return options.complain("--" + given->ArgStr +
+                            ": the layer has no 'parallel'");
   moert::Result<std::vector<HostTensor>> tensors =
       options.needsWeights() ? allocateTensors(session.plan, options.tokens)
                              : allocateTensors(session.plan, options.tokens,

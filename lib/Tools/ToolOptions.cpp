@@ -91,6 +91,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   for (const std::string &name : targets)
     if (std::string why = kernels.whyNot(name); !why.empty())
       return complain(why);
+  if (!fitTargets())
+    return false;
   if (maxTokens.getNumOccurrences() && maxTokens <= 0)
     return complain("--max-tokens must be positive");
   if (numExperts.getNumOccurrences() && numExperts <= 0)
@@ -112,6 +114,37 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   if (llvm::Error error = parseForcedConfigs(configs).takeError())
     return complain(llvm::toString(std::move(error)));
   return true;
+}
+
+const llvm::cl::Option *moec::findGiven(
+    std::initializer_list<std::reference_wrapper<const llvm::cl::Option>>
+        options) {
+  for (const llvm::cl::Option &option : options)
+    if (option.getNumOccurrences() > 0)
+      return &option;
+  return nullptr;
+}
+
+bool ToolOptions::fitTargets() const {
+  bool hasCpu = !choosesTarget() && llvm::is_contained(getTargets(), "cpu");
+  if (hasCpu && getTargets().size() == 1)
+    if (const llvm::cl::Option *given = findGiven(
+            {kernels.noDependentLaunches, kernels.disable, kernels.set}))
+      return complain("--" + given->ArgStr +
+                      " is for GPUs, and the target is cpu; give a GPU's "
+                      "--target, or leave it out");
+  if (!hasCpu && findGiven({cpu}))
+    return complain("--cpu is for target cpu, and the target is a GPU; leave "
+                    "it out");
+  return true;
+}
+
+const llvm::cl::Option *ToolOptions::findCompileOption() const {
+  return findGiven({target, cpu, maxTokens, numExperts, batchInvariant,
+                    roundWeights, entry, parallel, ignoreField,
+                    kernels.devicePart, kernels.noDependentLaunches,
+                    kernels.disable, kernels.set, config, tuned,
+                    printIRAfterAll, dumpDir, reproducer});
 }
 
 llvm::SmallVector<std::string> ToolOptions::getTargets() const {

@@ -19,6 +19,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 
+#include <functional>
+#include <initializer_list>
 #include <type_traits>
 
 namespace moec {
@@ -79,6 +81,11 @@ using NumberOption =
     llvm::cl::opt<T, /*ExternalStorage=*/false, NumberParser<T>>;
 template <typename T>
 using WordOption = llvm::cl::opt<T, /*ExternalStorage=*/false, WordParser<T>>;
+/// The first of these options that is given; null if none is.
+const llvm::cl::Option *
+findGiven(std::initializer_list<std::reference_wrapper<const llvm::cl::Option>>
+              options);
+
 /// Options for the code generation of GPU kernels, shared by all commands that
 /// compile.
 struct KernelOptions {
@@ -241,11 +248,17 @@ struct ToolOptions : private ForeignOptionsRemoved {
   /// not.
   bool canWriteDumps(const OutputCheck &check) const;
 
+  /// The first given option that says what to compile or how; null if there is
+  /// none.
+  const llvm::cl::Option *findCompileOption() const;
   SpecOverrides getOverrides() const;
   CompileOptions getCompileOptions() const;
   static mlir::DialectRegistry makeRegistry();
 
 private:
+  /// Whether no option is for another kind of target; prints which one is.
+  bool fitTargets() const;
+
   llvm::StringRef tool;
   /// The configs of --tuned and --config.
   std::vector<std::string> configs;

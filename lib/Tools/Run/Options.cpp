@@ -57,6 +57,14 @@ bool MoeRunOptions::makeSense() const {
                     "of one layer; leave out --level, --bisect and --layers");
   if (microBatchesFrom < 0)
     return complain("--micro-batches-from must not be negative");
+  if (!(allToAllCapacity >= 0 && allToAllCapacity <= 1))
+    return complain("--all-to-all-capacity must lie between 0 and 1");
+  if ((isGiven(allToAllCapacity) || isGiven(allToAllFrom)) &&
+      exchange != Exchange::AllToAll)
+    return complain("--all-to-all-capacity and --all-to-all-from need "
+                    "--exchange=all-to-all");
+  if (isGiven(copyRowsFrom) && exchange != Exchange::Peer)
+    return complain("--copy-rows-from needs --exchange=peer");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
   if (isGiven(nproc) && nproc < 2)
@@ -78,10 +86,10 @@ bool MoeRunOptions::makeSense() const {
       (isGiven(dumpDir) || printIRAfterAll || isGiven(reproducer)))
     return complain("--nproc: each process compiles the layer; leave out "
                     "--dump-dir, --print-ir-after-all and --reproducer");
-  if (isGiven(target) && isPackage())
-    return complain("--target: a package is compiled already");
-  if (isGiven(kernels.devicePart) && isPackage())
-    return complain("--device-part: a package is compiled already");
+  if (const llvm::cl::Option *given = findCompileOption(); given && isPackage())
+    return complain("--" + given->ArgStr +
+                    ": a package is compiled already; give the option to "
+                    "moe-compile");
   if (getTargets().size() > 1)
     return complain("--target: moe-run takes one target");
   if (target != "cpu" && runsOnHost())
