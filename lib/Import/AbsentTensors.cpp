@@ -54,6 +54,18 @@ constexpr Feature kFeatures[] = {
        if (spec.sharedExperts)
          spec.sharedExperts->gate = SharedGate::Sigmoid;
      }},
+    {"quantization",
+     [](LayerSpec &spec) {
+       if (spec.quantization.w13 || spec.quantization.w2)
+         return;
+       QuantizationSpec blocks;
+       blocks.weight.granularity = Granularity::Block;
+       constexpr int64_t side = 128;
+       blocks.weight.blockRows = blocks.weight.blockColumns = side;
+       spec.quantization = blocks;
+       if (spec.sharedExperts)
+         spec.sharedExperts->quantization = blocks;
+     }},
     {"latent_size",
      [](LayerSpec &spec) {
        if (!spec.latentSize)

@@ -320,6 +320,9 @@ def compile_package(
     warn: called with each warning; by default warnings are printed on the error stream.
 
     Other arguments and exceptions are those of compile()."""
+    if not isinstance(target, str):
+        raise _core.InvalidType(
+            f'target: one name of a target expected, as in "sm_90a", {type(target).__name__} found')
     described = _describe(
         source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel, ignore_fields, batch_invariant,
         round_weights,

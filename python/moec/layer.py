@@ -257,6 +257,8 @@ class Layer(_core.Layer):
         from .compiler import find_device
 
         if not isinstance(package, bytes):
+            if not isinstance(package, (str, os.PathLike)):
+                raise _core.InvalidType(f"package: a path or bytes expected, {type(package).__name__} found")
             try:
                 with open(package, "rb") as file:
                     package = file.read()
@@ -419,6 +421,8 @@ class Layer(_core.Layer):
             Without prepared weights nothing is done, since kernels read the bound memory.
 
         Returns sizes in bytes and the time in seconds."""
+        if memory is not None and not isinstance(memory, Mapping):
+            raise _core.InvalidType(f"memory: a mapping expected, {type(memory).__name__} found")
         for name, tensor in (memory or {}).items():
             self.bind_memory(name, tensor)
         return PrepareReport(*self.prepare_weights(again))

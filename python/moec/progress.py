@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Union
 
+from . import _core
+
 #: None: a bar on the error stream, if that is a terminal, or in the notebook (by tqdm, where it is installed). False: nothing. True: lines on the error stream. A function:
 #: called with each line, possibly from another thread.
 Progress = Union[None, bool, Callable[[str], None]]
@@ -28,6 +30,8 @@ def say(text: str) -> None:
 
 def find_listener(progress: Progress) -> Callable[[str], None] | None:
     """Returns the receiver of lines; None for nothing."""
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise _core.InvalidType(f"progress: True, False or a function expected, {type(progress).__name__} found")
     return say if progress is True else progress or None
 
 

@@ -186,3 +186,22 @@ def test_errors_have_a_code() -> None:
     with pytest.raises(moec.InvalidArgument) as failure:
         shared_case()[1].ir("machine code")
     assert failure.value.code == "invalid_argument"
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda layer: moec.compile(SPEC, device="cpu", progress=5), "progress: True, False or a function expected, int"),
+    (lambda layer: moec.compile_package(SPEC, ["sm_90a"]), "target: one name of a target expected, .* list found"),
+    (lambda layer: moec.compile_package(SPEC, None), "target: one name of a target expected, .* NoneType found"),
+    (lambda layer: moec.Layer.from_package(5), "package: a path or bytes expected, int found"),
+    (lambda layer: layer.prepare(memory=5), "memory: a mapping expected, int found"),
+])
+def test_kinds_of_other_arguments(call, message) -> None:
+    with pytest.raises(moec.InvalidType, match=f"^{message}"):
+        call(shared_case("gate")[1])
+
+
+def test_an_empty_path_is_named() -> None:
+    layer = shared_case("gate")[1]
+    for call in (layer.save_prepared, layer.load_prepared):
+        with pytest.raises(moec.Error, match="^the path of a file is empty"):
+            call("")

@@ -53,6 +53,8 @@ static int descriptorOfFile(const std::string &path) {
 }
 
 Result<OutputTarget> resolveOutput(const std::string &path) {
+  if (path.empty())
+    return invalidArgument("the path of a file is empty");
   if (path == "-")
     return OutputTarget{STDOUT_FILENO, path};
   std::string current = path;

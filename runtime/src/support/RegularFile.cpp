@@ -27,6 +27,8 @@ static const char *kindOfFile(mode_t mode) {
 static constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 static Result<RegularFile> checkRegular(int opened, const std::string &path) {
+  if (path.empty())
+    return notFound("the path of a file is empty");
   RegularFile file = {Descriptor(opened), {}};
   if (!file.descriptor) {
     int error = errno;
