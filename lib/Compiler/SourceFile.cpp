@@ -19,30 +19,47 @@ using namespace moec;
 
 namespace {
 
-/// Finds the position where IR text nests too deep. `<` counts as a bracket,
-/// since types and attributes nest with it; the `>` of an arrow closes none. An
-/// alias (`#a`, `!a`) counts with the depth of its definition, and a sign in an
-/// affine expression counts as a bracket.
+/// Finds the position where IR text is more than MLIR's parser can take: where
+/// it nests too deep, and arrays of `index`, which end the process. `<` counts
+/// as a bracket, since types and attributes nest with it; the `>` of an arrow
+/// closes none. An alias (`#a`, `!a`) counts with the depth of its definition,
+/// and a sign in an affine expression counts as a bracket.
 class NestingScanner {
 public:
   explicit NestingScanner(StringRef text) : text(text) {}
 
-  /// The first position that is too deep, or null.
+  /// The first position that the parser cannot take, or null.
   const char *find() {
     for (; position < text.size(); ++position)
       if (!scan(text[position]))
         return text.data() + position;
     return nullptr;
   }
+  /// Whether find() has found an array, not a bracket.
+  bool isArray() const { return isOfIndex; }
 
 private:
   /// Processes the character at `position`, or the token that starts there, and
-  /// leaves `position` at its last character. False if it is too deep.
+  /// leaves `position` at its last character. False if the parser cannot take
+  /// it.
   bool scan(char c) {
     if (c == '-' && !text.substr(position).starts_with("->"))
       return ++signs + depth <= kMaxBracketNesting;
     if (!llvm::isSpace(c))
       signs = 0;
+    if (llvm::isAlnum(c) || c == '_') {
+      word = text.substr(position).take_while(
+          [](char c) { return llvm::isAlnum(c) || c == '_'; });
+      position += word.size() - 1;
+      aliasHasValue = true;
+      return true;
+    }
+    if (c == '<' && word == "array" && startsIndex(position + 1)) {
+      isOfIndex = true;
+      return false;
+    }
+    if (!llvm::isSpace(c) && !text.substr(position).starts_with("//"))
+      word = "";
     switch (c) {
     case '\n':
       if (depth == 0 && aliasHasValue)
@@ -83,6 +100,14 @@ private:
     aliasHasValue = true;
     aliasDepth = std::max(aliasDepth, reached);
     return reached <= kMaxBracketNesting;
+  }
+
+  /// Whether the type `index` or an alias of a type follows.
+  bool startsIndex(size_t from) const {
+    StringRef rest = text.substr(from).ltrim();
+    while (rest.starts_with("//"))
+      rest = rest.drop_until([](char c) { return c == '\n'; }).ltrim();
+    return rest.starts_with("index") || rest.starts_with("!");
   }
 
   void skipString() {
@@ -128,22 +153,29 @@ private:
   int64_t aliasDepth = 0;
   bool aliasHasValue = false;
   llvm::StringMap<int64_t> depths;
+  /// The word ahead of `position`, if only spaces and comments are between.
+  StringRef word;
+  bool isOfIndex = false;
 };
 
 } // namespace
 
 LogicalResult moec::checkNesting(llvm::MemoryBufferRef text,
                                  llvm::raw_ostream &os) {
-  const char *deep = NestingScanner(text.getBuffer()).find();
-  if (!deep)
+  NestingScanner scanner(text.getBuffer());
+  const char *at = scanner.find();
+  if (!at)
     return success();
   SourceText source(text.getBufferIdentifier().str(), text.getBuffer().str());
-  auto offset = uint32_t(deep - text.getBufferStart());
-  Diagnostics(os).error(source, {offset, offset + 1},
-                        "brackets nest deeper than " +
-                            Twine(kMaxBracketNesting) +
-                            " levels, while IR of moec needs about a dozen; "
-                            "split the text, or close an open bracket");
+  auto offset = uint32_t(at - text.getBufferStart());
+  std::string message =
+      scanner.isArray()
+          ? "an array of 'index' or of an alias is not read; name an integer "
+            "or float type, as in array<i64: 1>"
+          : "brackets nest deeper than " + std::to_string(kMaxBracketNesting) +
+                " levels, while IR of moec needs about a dozen; split the "
+                "text, or close an open bracket";
+  Diagnostics(os).error(source, {offset, offset + 1}, message);
   return failure();
 }
 

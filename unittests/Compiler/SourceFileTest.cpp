@@ -59,6 +59,22 @@ TEST(SourceFile, KnowsWhatIsNoBracket) {
   EXPECT_EQ(check("!a ="), "");
 }
 
+// MLIR's parser accepts the type and then asks for its width, which ends the
+// process.
+TEST(SourceFile, RefusesArraysOfIndex) {
+  std::string message = "t.mlir:1:6: error: an array of 'index' or of an "
+                        "alias is not read; name an integer or float type";
+  for (const char *text :
+       {"array<index: 1>", "array<index>", "array< index: 1>", "array<!i: 1>"})
+    EXPECT_EQ(check(text).substr(0, message.size()), message) << text;
+  for (const char *text : {"array // x\n<index: 1>", "array<// x\nindex: 1>"})
+    EXPECT_NE(check(text), "") << text;
+  for (const char *text :
+       {"array<i64: 1>", "\"array<index: 1>\"", "// array<index: 1>",
+        "tensor<index>", "my_array<index>", "array, <index>"})
+    EXPECT_EQ(check(text), "") << text;
+}
+
 TEST(SourceFile, FollowsAliases) {
   auto chain = [](int64_t length) {
     std::string text = "!a0 = i32\n";

@@ -27,7 +27,8 @@ mlir::LogicalResult checkNesting(llvm::MemoryBufferRef text,
                                  llvm::raw_ostream &os);
 
 /// Fails, with a message on `os`, on text that MLIR's parser must not get: text
-/// that nests too deep, and bytecode, whose reader trusts its input.
+/// that nests too deep, arrays of `index`, and bytecode, whose reader trusts
+/// its input.
 mlir::LogicalResult checkIRText(llvm::MemoryBufferRef text,
                                 llvm::raw_ostream &os);
 
