@@ -169,25 +169,36 @@ TEST(PtxasLimits, SumsOfAStepFitInRegisters) {
 /// Threads that quantize rows as they copy them fit in reduced registers and in
 /// others.
 TEST(PtxasLimits, QuantizedRowsFitInRegisters) {
-  auto quantizing = [](const std::string &element, const std::string &blocks) {
+  auto quantizing = [](const std::string &element, bool isGiven,
+                       const std::string &blocks) {
     std::string rows = "memref<?x1024x" + element + ">",
-                results = "memref<?x2048x" + element + ">";
+                results = "memref<?x2048x" + element + ">",
+                scale = isGiven ? "memref<6x4096x1xf32>" : "memref<6x32x8xf32>";
+    std::vector<std::string> arguments{
+        "%x: " + rows,       "%w: memref<6x4096x1024xf8E4M3FN>",
+        "%b: " + scale,      "%o: memref<7xi32>",
+        "%s: memref<?xi32>", "%y: " + results};
+    if (isGiven)
+      arguments.push_back("%g: memref<1xf32>");
+    Format tensor{"tensor"};
     return kernel(
-        {"%x: " + rows, "%w: memref<6x4096x1024xf8E4M3FN>",
-         "%b: memref<6x32x8xf32>", "%o: memref<7xi32>", "%s: memref<?xi32>",
-         "%y: " + results},
+        arguments,
         "tile.gemm tokens(%t) ins(%x, %w : " + rows +
-            ", memref<6x4096x1024xf8E4M3FN>) weight_scale(%b : "
-            "memref<6x32x8xf32>) offsets(%o : memref<7xi32>) source(%s : "
-            "memref<?xi32>) outs(%y : " +
+            ", memref<6x4096x1024xf8E4M3FN>) " +
+            (isGiven ? "input_scale(%g : memref<1xf32>) " : "") +
+            "weight_scale(%b : " + scale +
+            ") offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y "
+            ": " +
             results +
             ") epilogue {\n^bb0(%g: f32, %u: f32):\n"
             "  %e = math.exp %g fastmath<afn> : f32\n"
             "  %1 = arith.divf %u, %e fastmath<afn> : f32\n"
             "  tile.yield %1 : f32\n} {layout = #moe.weight_layout<order = "
             "gate_up>, quantizes_input, " +
-            kGroup128.getAttribute("input_quant", /*isDynamic=*/true) +
-            kBlock.getAttribute("weight_quant", /*isDynamic=*/false) +
+            (isGiven ? tensor : kGroup128)
+                .getAttribute("input_quant", /*isDynamic=*/!isGiven) +
+            (isGiven ? kChannel : kBlock)
+                .getAttribute("weight_quant", /*isDynamic=*/false) +
             "config = #tile.sm90_gemm<" + blocks + ", block_k = 128>}");
   };
   for (std::string blocks : {"block_n = 32, block_m = [16], stages = 14",
@@ -198,7 +209,8 @@ TEST(PtxasLimits, QuantizedRowsFitInRegisters) {
                              "block_n = 128, block_m = [24, 32], stages = 3"}) {
     SCOPED_TRACE(blocks);
     for (std::string element : {"bf16", "f16"})
-      expectFits(quantizing(element, blocks), "sm_90a");
+      for (bool isGiven : {false, true})
+        expectFits(quantizing(element, isGiven, blocks), "sm_90a");
   }
 }
 
