@@ -241,12 +241,13 @@ LogicalResult QuantizeRows::commit(const RewriteSite &site) {
 //===----------------------------------------------------------------------===//
 
 PredictedChange QuantizeRows::predictBuilt(const RewriteSite &site) {
-  tile::LoadAttr load = getKernel(built.front()).getLoadAttr();
   PredictedChange change{getPoints(RewriteSite{built.front()})};
-  SmallVector<PhaseForm> before{getForm(site.getLaunch(), load)}, after;
+  SmallVector<PhaseForm> before{
+      getForm(site.getLaunch(), getKernel(built.front()).getLoadAttr())};
+  SmallVector<PhaseForm> after;
   change.penalty = -getPenaltyOf(site.getLaunch(), site);
   for (auto [launch, made] : llvm::zip(getProducts(site), built)) {
-    before.push_back(getForm(launch, load));
+    before.push_back(getForm(launch, getKernel(made).getLoadAttr()));
     after.push_back(getForm(made));
     change.penalty +=
         getKernelPenalty(getKernel(made)) - getPenaltyOf(launch, site);
