@@ -40,7 +40,7 @@ def test_block_m(tiling, runs):
     fields, tokens, first, second, *more = TILINGS[tiling]
     case = Case(f"m_tiling_{tiling}", SPEC | fields, tokens=tokens)
     flag = "stages=4 dynamic_scheduler=true"
-    options = (f"--max-tokens={tokens}", "--disable=join-products,quantize-inputs",
+    options = (f"--max-tokens={tokens}", "--disable=join-products,quantize-rows,quantize-inputs",
                f"--config=experts_hidden:{flag} block_n=64 {first}",
                f"--config=experts_out:{flag} block_n=128 {second}", *more)
     assert {"experts_hidden", "experts_out"} <= launched(case, "sm_90a", *options)

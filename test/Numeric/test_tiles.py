@@ -26,7 +26,7 @@ SPEC = {
     "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
 }
 #: Joined gemms take the simulator several times as long: nightly run only.
-APART = () if ALL_CASES else ("--disable=join-products,quantize-inputs",)
+APART = () if ALL_CASES else ("--disable=join-products,quantize-rows,quantize-inputs",)
 CONFIG = re.compile(r"#tile\.sm90_gemm<[^>]*>")
 
 
@@ -190,7 +190,7 @@ def test_one_expert_twice(block_m, tokens, tmp_path):
     write_tensors(inputs, tensors)
     config = f"stages=4 block_m={block_m}"
     compare(Case(f"twice_{block_m}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
-            "--disable=join-products,quantize-inputs",
+            "--disable=join-products,quantize-rows,quantize-inputs",
             f"--config=experts_hidden:block_n=64 {config}", f"--config=experts_out:block_n=128 {config}")
 
 
@@ -220,7 +220,7 @@ def test_dynamic_scheduler(product, options, tmp_path):
     model.write_text(json.dumps(spec))
     tokens = 60
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
-    options += (f"--max-tokens={tokens}", "--disable=join-products,quantize-inputs",
+    options += (f"--max-tokens={tokens}", "--disable=join-products,quantize-rows,quantize-inputs",
                 f"--config=experts_hidden:stages=4 dynamic_scheduler {first}",
                 f"--config=experts_out:stages=4 dynamic_scheduler {second}")
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", *options)
