@@ -84,8 +84,12 @@ void AsyncEmitter::fenceAsyncGlobal() {
 // Clusters
 //===----------------------------------------------------------------------===//
 
-I32 AsyncEmitter::clusterRank() {
-  return {b, NVVM::ClusterId::create(b, b.getI32Type())};
+I32 AsyncEmitter::clusterRank(int64_t ctas) {
+  LLVM::ConstantRangeAttr range;
+  if (ctas)
+    range = LLVM::ConstantRangeAttr::get(b.getContext(), APInt(32, 0),
+                                         APInt(32, uint64_t(ctas)));
+  return {b, NVVM::ClusterId::create(b, b.getI32Type(), range)};
 }
 
 Value AsyncEmitter::mapShared(Value shared, I32 rank) {

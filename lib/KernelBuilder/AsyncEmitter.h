@@ -57,8 +57,8 @@ public:
 
   //===--- Clusters ---===//
 
-  /// The CTA's index in its cluster.
-  I32 clusterRank();
+  /// The CTA's index in its cluster, whose CTAs may be given.
+  I32 clusterRank(int64_t ctas = 0);
   /// Address of another CTA's shared memory (`!llvm.ptr<7>`) that corresponds
   /// to `shared`.
   mlir::Value mapShared(mlir::Value shared, I32 rank);

@@ -144,6 +144,17 @@ void moec::storeAsync(ImplicitLocOpBuilder &b, Value to, I32 word,
             "l,r,l,~{memory}");
 }
 
+void moec::storeAsync(ImplicitLocOpBuilder &b, Value to, ArrayRef<Value> words,
+                      Value barrier) {
+  SmallVector<Value> operands{to};
+  llvm::append_range(operands, words);
+  operands.push_back(barrier);
+  createAsm(b, /*result=*/Type(), operands,
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+            "[$0], {$1, $2, $3, $4}, [$5];",
+            "l,r,r,r,r,l,~{memory}");
+}
+
 I32 moec::readThread(ImplicitLocOpBuilder &b) {
   return {b, createAsm(b, b.getI32Type(), /*operands=*/{},
                        "mov.u32 $0, %tid.x;", "=r")};

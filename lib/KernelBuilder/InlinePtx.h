@@ -99,6 +99,9 @@ void multiplyScaledBlocks(mlir::ImplicitLocOpBuilder &b, mlir::Value sums,
 /// Stands for an `nvvm.st.async`, with PTX 8.1.
 void storeAsync(mlir::ImplicitLocOpBuilder &b, mlir::Value to, I32 word,
                 mlir::Value barrier);
+/// The same of four words, 16 bytes.
+void storeAsync(mlir::ImplicitLocOpBuilder &b, mlir::Value to,
+                mlir::ArrayRef<mlir::Value> words, mlir::Value barrier);
 
 /// The thread's index in its CTA, read again at this point, so that
 /// neither it nor values derived from it occupy registers through a loop

@@ -446,3 +446,81 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memre
        config = #tile.sm80_gemm<block_m = 16, block_n = 64, block_k = 64, vector_width = 8>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<128x256xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{split_k = 3; give 0, 2, 4 or 8}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<128x256xbf16>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, split_k = 3>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{split_k = 8, but there are 4 k tiles; give at most that many CTAs}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x128x256xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, split_k = 8>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but block_m is up to 40; give values up to 32 without no_swap_ab, or split_k = 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x128x256xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16, 40], block_n = 128, block_k = 64, stages = 4, split_k = 2>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but block_m is up to 64; give values up to 32 without no_swap_ab, or split_k = 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x128x256xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16, 64], block_n = 128, block_k = 64, stages = 4, no_swap_ab, split_k = 2>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but multicast_weights has clusters of its own; give 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x128x256xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, multicast_weights, split_k = 2>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but clusters take tiles in a fixed order, without dynamic_scheduler; give 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x128x256xbf16>) offsets(%o : memref<9xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, dynamic_scheduler, split_k = 2>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9xi32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but CTAs that wait for each other run without clusters; give 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<8x128x256xbf16>) offsets(%o : memref<9xi32>) schedule(signals = %c : memref<1xi32>)
+      outs(%y : memref<?x128xbf16>) {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, split_k = 2>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @adapters(%x: memref<?x256xbf16>, %w: memref<3x128x256xbf16>, %o: memref<4xi32>, %s: memref<?x32xbf16>,
+    %i: memref<?x1xi32>, %b: memref<2x3x128x16xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but the k tiles of adapters are not split; give 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<3x128x256xbf16>) offsets(%o : memref<4xi32>)
+      shrunk(%s : memref<?x32xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
+      outs(%y : memref<?x128xbf16>) epilogue {
+    ^bb0(%sum: f32, %update: f32):
+      %v = arith.addf %sum, %update : f32
+      tile.yield %v : f32
+    } {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, split_k = 2>}
+  tile.return
+}

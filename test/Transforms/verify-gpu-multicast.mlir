@@ -48,6 +48,19 @@ llvm.func @wide(%to: !llvm.ptr<7>, %from: !llvm.ptr<1>, %bar: !llvm.ptr<3>, %siz
 
 // -----
 
+// A wait for the launches before, with the text that renews memory, may follow.
+llvm.func @waits(%bar: !llvm.ptr<3>, %c: i32) attributes {nvvm.kernel, nvvm.cluster_dim = array<i32: 2, 1, 1>} {
+  %other = nvvm.mapa %bar, %c : !llvm.ptr<3> -> !llvm.ptr<7>
+  nvvm.mbarrier.arrive %other {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
+  nvvm.cluster.arrive
+  nvvm.cluster.wait
+  nvvm.griddepcontrol wait
+  llvm.inline_asm has_side_effects "", "" : () -> ()
+  llvm.return
+}
+
+// -----
+
 llvm.func @end(%bar: !llvm.ptr<3>, %c: i32) attributes {nvvm.kernel, nvvm.cluster_dim = array<i32: 2, 1, 1>} {
   nvvm.cluster.arrive
   nvvm.cluster.wait

@@ -23,7 +23,7 @@ struct ConfigTextTest : testing::Test {
     return tile::Sm90GemmAttr::get(
         &context, tileRows, n, /*block_k=*/64, stages,
         /*l2_rows=*/0, mapRows, noSwapAB, dynamicScheduler,
-        /*multicast_weights=*/false);
+        /*multicast_weights=*/false, /*split_k=*/0);
   }
   static ForcedConfig parse(StringRef entry) {
     llvm::Expected<ForcedConfig> config = ForcedConfig::parse(entry);
@@ -79,7 +79,8 @@ TEST_F(ConfigTextTest, WholeTextIsThatConfig) {
   EXPECT_EQ(printWholeConfig(other),
             "sm90.gemm block_m=72 block_n=64 block_k=64 stages=8 "
             "l2_rows=0 map_rows=false "
-            "no_swap_ab=false dynamic_scheduler=false multicast_weights=false");
+            "no_swap_ab=false dynamic_scheduler=false multicast_weights=false "
+            "split_k=0");
   EXPECT_EQ(apply("k:" + printWholeConfig(other), base), printConfig(other));
   EXPECT_EQ(apply("k:" + printWholeConfig(base), other), printConfig(base));
 }
@@ -93,7 +94,7 @@ TEST_F(ConfigTextTest, ErrorsNameTheField) {
   EXPECT_EQ(apply("k:depth=2", base),
             "config 'k:depth=2': 'depth=2' is not a field of sm90.gemm; it "
             "has block_m, block_n, block_k, stages, l2_rows, map_rows, "
-            "no_swap_ab, dynamic_scheduler, multicast_weights, as in "
+            "no_swap_ab, dynamic_scheduler, multicast_weights, split_k, as in "
             "block_m=16+32 block_n=64 map_rows");
   EXPECT_EQ(apply("k:no_swap_ab=yes", base),
             "config 'k:no_swap_ab=yes': 'no_swap_ab' is 'yes'; give true or "

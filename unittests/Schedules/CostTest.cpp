@@ -382,7 +382,7 @@ TEST_F(CostTest, DynamicSchedulersEvenOutTiles) {
     auto config = tile::Sm90GemmAttr::get(
         op.getContext(), tileRows, /*block_n=*/128, /*block_k=*/64,
         /*stages=*/4, /*l2_rows=*/0, /*map_rows=*/false, /*no_swap_ab=*/false,
-        dynamicScheduler, /*multicast_weights=*/false);
+        dynamicScheduler, /*multicast_weights=*/false, /*split_k=*/0);
     return predict(op, kQwen235, config, 4096, Routing::Zipf).tensorUs;
   };
   // Tiles of one BLOCK_M, and of several.

@@ -146,7 +146,7 @@ protected:
         row.weightRows / (op.getLayout() ? 2 : 1),
         /*block_k=*/layer.isScaled ? 128 : 64, row.stages, /*l2_rows=*/0,
         row.product != "gate_up", row.noSwapAB, /*dynamic_scheduler=*/false,
-        /*multicast_weights=*/false);
+        /*multicast_weights=*/false, /*split_k=*/0);
     return schedule->as<ModelsTime>()
         ->costModel(op, load, target)
         ->predict(config, row.tokens)

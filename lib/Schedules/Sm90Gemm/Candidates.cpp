@@ -158,7 +158,7 @@ tile::ConfigAttr makeConfig(tile::GemmOp op, const Target &target, int64_t n,
   auto make = [&](int64_t stages) {
     return tile::Sm90GemmAttr::get(op->getContext(), tileRows, n, step, stages,
                                    l2Rows, mapRows, noSwapAB, dynamicScheduler,
-                                   /*multicast_weights=*/false);
+                                   /*multicast_weights=*/false, /*split_k=*/0);
   };
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).shared().getBytes();

@@ -38,13 +38,29 @@ LogicalResult moec::emitSm90Consumer(Sm90Gemms &gemms) {
 }
 
 PipelineState Sm90Consumer::emit(PipelineState first) {
-  PipelineState end = gemm.scheduler.forTiles(
-      first,
-      [&](Sm90Tile tile, PipelineState at) { return emitTile(tile, at); },
+  /// The pipeline state and, if CTAs share K, the parity of the tile.
+  struct State {
+    PipelineState at;
+    SmallVector<I32, 1> parity;
+    auto fields() { return std::tie(at, parity); }
+  };
+  State start{first, {}};
+  if (shape.tile().splitK > 1)
+    start.parity.push_back(emitter.i32(0));
+  State end = gemm.scheduler.forTiles(
+      start,
+      [&](Sm90Tile tile, State state) {
+        if (!state.parity.empty())
+          shareParity = state.parity.front();
+        state.at = emitTile(tile, state.at);
+        for (I32 &parity : state.parity)
+          parity = parity ^ 1;
+        return state;
+      },
       /*draws=*/Flag(), /*isConsumer=*/true);
   if (gemm.op.getSignals())
     gemm.signal();
-  return end;
+  return end.at;
 }
 
 PipelineState Sm90Consumer::emitTile(const Sm90Tile &tile, PipelineState first,
@@ -89,10 +105,13 @@ Sm90Part Sm90Consumer::setup(int64_t blockM, const Sm90Tile &tile) {
 
 Sm90Sums Sm90Consumer::compute(int64_t blockM, const Sm90Tile &tile,
                                PipelineState first) {
-  if (shape.problem().isPrepacked())
-    return shape.problem().promotes
-               ? multiplyDecodedPromoted(blockM, tile, first)
-               : multiplyDecoded(blockM, tile, first);
+  if (shape.problem().isPrepacked()) {
+    Sm90Sums sums = shape.problem().promotes
+                        ? multiplyDecodedPromoted(blockM, tile, first)
+                        : multiplyDecoded(blockM, tile, first);
+    addShares(sums.blocks);
+    return sums;
+  }
   if (shape.problem().promotes)
     return multiplyPromoted(blockM, tile, first);
   return shape.problem().compute == ComputeType::Int8
@@ -143,7 +162,7 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
     return State{pipeline.next(at), at.stage, sums};
   };
   State end = emitter.loop(
-      emitter.index(0), emitter.index(shape.tile().getKTiles()), 1,
+      emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
       State{first, none, zeros}, [&](Index step, State state) {
         return multiplyStep(state, /*isOfAdapters=*/false, [&](I32 before) {
           ifBehindFirst(step, [&] { release(before); });
@@ -163,6 +182,7 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
     blocks.push_back(emitter.getSums<Sum>(sums));
   release(end.before);
   exchange(blocks);
+  addShares(blocks);
   if constexpr (isInteger)
     return {end.at, llvm::map_to_vector(blocks, [](ArrayRef<I32> block) {
               return llvm::map_to_vector(block,
@@ -193,6 +213,12 @@ void Sm90Consumer::ifBehindFirst(Index step, function_ref<void()> body) {
 void Sm90Consumer::finish(const Sm90Part &part,
                           const Sm90EpilogueOperands &operands,
                           const Sm90Sums &sums) {
-  if (failed(emitSm90Epilogue(gemm, part, operands, sums)))
-    status = failure();
+  auto store = [&] {
+    if (failed(emitSm90Epilogue(gemm, part, operands, sums)))
+      status = failure();
+  };
+  int64_t ctas = shape.tile().splitK;
+  if (ctas == 1)
+    return store();
+  emitter.ifThen(emitter.clusterRank(ctas) == 0, store);
 }

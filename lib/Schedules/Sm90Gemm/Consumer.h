@@ -108,6 +108,11 @@ private:
   template <typename Sum>
   void exchange(llvm::SmallVector<llvm::SmallVector<Sum>> &blocks);
 
+  /// Reduction between the CTAs of a cluster that splits K: the first one gets
+  /// the sums of all of K (SplitK.cpp).
+  template <typename Sum>
+  void addShares(llvm::SmallVector<llvm::SmallVector<Sum>> &blocks);
+
   /// The sums of all blocks, block by block.
   static llvm::SmallVector<llvm::SmallVector<F32>>
   splitBlocks(llvm::ArrayRef<F32> sums, int64_t blocks) {
@@ -127,6 +132,8 @@ private:
   mlir::Type element;
   /// Index of the consumer.
   I32 consumer;
+  /// The parity of the number of tiles before, if CTAs share K.
+  I32 shareParity;
   mlir::LogicalResult status = mlir::success();
 };
 

@@ -152,7 +152,7 @@ LoadedTile PackedTileReader::loadFirst(PipelineState at) {
 LoadedTile PackedTileReader::loadNext(Index step, PipelineState next,
                                       const LoadedTile &any) {
   return emitter.choose(
-      step == shape.tile().getKTiles() - 1, [&] { return any; },
+      step == emitter.toIndex(gemm.countSteps() + -1), [&] { return any; },
       [&] { return loadFirst(next); });
 }
 
@@ -211,7 +211,7 @@ Sm90Sums Sm90Consumer::multiplyDecoded(int64_t blockM, const Sm90Tile &tile,
   if (isEarly)
     start.early.push_back(reader.loadFirst(first));
   State end = emitter.loop(
-      emitter.index(0), emitter.index(shape.tile().getKTiles()), 1, start,
+      emitter.index(0), emitter.toIndex(gemm.countSteps()), 1, start,
       [&](Index step, State state) {
         PipelineState at = state.at;
         LoadedTile packed =
@@ -311,7 +311,7 @@ Sm90Sums Sm90Consumer::multiplyDecodedPromoted(int64_t blockM,
               SmallVector<F32>(numBlocks * numSums, zero),
               reader.loadFirst(first)};
   State end = emitter.loop(
-      emitter.index(0), emitter.index(shape.tile().getKTiles()), 1, start,
+      emitter.index(0), emitter.toIndex(gemm.countSteps()), 1, start,
       [&](Index step, State state) {
         PipelineState at = state.at;
         LoadedTile packed = state.packed;

@@ -27,9 +27,13 @@ Sm90Gemm::Sm90Gemm(tile::GemmOp op, AsyncEmitter &emitter, Sm90Gemm *before)
       pipeline(emitter, shared, shared,
                {shape.tile().stages, shape.shared().getStageBytes(),
                 /*firstStage=*/0, shape.shared().getBarrierOffset(),
-                shape.tile().getClusterCtas()}),
+                shape.tile().getClusterTiles()}),
       scheduler(op, emitter, shape, shared,
                 before ? &before->scheduler : nullptr),
+      shares(emitter, emitter.advance(shared, shape.shared().getSharesOffset()),
+             shared,
+             {/*stages=*/1, /*stageBytes=*/0, /*firstStage=*/0,
+              shape.shared().getShareBarrierOffset()}),
       before(before), quantization(sm90::getQuantization(op)) {
   if (before)
     firstMap = before->firstMap +
@@ -41,7 +45,7 @@ Sm90Gemm::Sm90Gemm(tile::GemmOp op, AsyncEmitter &emitter, Sm90Gemm *before)
 //===----------------------------------------------------------------------===//
 
 I32 Sm90Gemm::getOwnColumn(const Sm90Tile &tile) {
-  int64_t ctas = shape.tile().getClusterCtas();
+  int64_t ctas = shape.tile().getClusterTiles();
   if (ctas == 1)
     return tile.firstColumn;
   int64_t columns = shape.tile().blockN / ctas;
@@ -50,7 +54,7 @@ I32 Sm90Gemm::getOwnColumn(const Sm90Tile &tile) {
 
 Value Sm90Gemm::getOwnWeights(I32 stage) {
   Value weights = pipeline.stageAddress(stage);
-  int64_t ctas = shape.tile().getClusterCtas();
+  int64_t ctas = shape.tile().getClusterTiles();
   if (ctas == 1)
     return weights;
   int64_t bytes = shape.shared().getWeightBytes() / ctas;

@@ -39,6 +39,9 @@ public:
   /// Full stages: copies have arrived. Empty stages: wgmmas have read them.
   Pipeline pipeline;
   Sm90TileScheduler scheduler;
+  /// One stage: the sums of the other CTAs of a cluster that splits K, in the
+  /// first one. Full: they are there. Empty, in the others: they were read.
+  Pipeline shares;
 
   bool hasBefore() const { return before; }
   /// Tensor map `i` of this gemm.
@@ -55,6 +58,10 @@ public:
   /// copies of a k tile: all, or its share, which goes to the whole cluster.
   I32 getOwnColumn(const Sm90Tile &tile);
   mlir::Value getOwnWeights(I32 stage);
+  /// The number of k tiles that the CTA multiplies of a tile, and the k tile at
+  /// each step: all of them, or its share.
+  I32 countSteps();
+  I32 getKTile(I32 step);
   /// Barrier of all threads of the CTA, or of its cluster.
   void meet();
   /// Sets the form of the kernel, if it is not plain.

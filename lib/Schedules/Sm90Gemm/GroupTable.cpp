@@ -83,7 +83,7 @@ void Sm90GroupTable::build() {
     sumUpCounts();
   };
   // Tiles of few ids are not paired.
-  if (shape.tile().getClusterCtas() > 1)
+  if (shape.tile().getClusterTiles() > 1)
     return buildFromMany();
   emitter.ifThen(
       areFewIds(slots), [&] { buildFromFew(experts, slots); }, buildFromMany);

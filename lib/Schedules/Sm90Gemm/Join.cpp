@@ -61,7 +61,7 @@ tile::ConfigAttr with(tile::Sm90GemmAttr base, int64_t n, int64_t stages,
                                  base.getBlockK(), stages, /*l2_rows=*/0,
                                  mapRows, base.getNoSwapAb(),
                                  /*dynamic_scheduler=*/false,
-                                 /*multicast_weights=*/false);
+                                 /*multicast_weights=*/false, /*split_k=*/0);
 }
 
 /// sm90.gemm without the dynamic scheduler.
@@ -185,7 +185,7 @@ sm90::joinGemms(tile::GemmOp first, tile::GemmOp second, tile::LoadAttr load,
     return Joiner(first, second, load, target).choose();
   GemmShape one(first, given.first), other(second, given.second);
   // CTAs in clusters do not wait for those of others.
-  if (one.tile().multicastsWeights || other.tile().multicastsWeights)
+  if (one.tile().getClusterCtas() > 1 || other.tile().getClusterCtas() > 1)
     return std::nullopt;
   if (getSharing(one, other, target) != Sharing::Fits)
     return std::nullopt;

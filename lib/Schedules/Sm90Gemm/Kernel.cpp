@@ -24,8 +24,11 @@ static void initBarriers(Sm90Gemm &gemm) {
   int64_t copying =
       1 + shape.tile().mapRows + shape.hasRowThreads() * sm90::kRowThreads;
   int64_t consumerWarps = shape.tile().getConsumers() * kWarpgroup / kWarp;
-  gemm.pipeline.init(copying, consumerWarps * shape.tile().getClusterCtas());
+  gemm.pipeline.init(copying, consumerWarps * shape.tile().getClusterTiles());
   gemm.scheduler.initBarriers();
+  // Each consumer of the first CTA waits for sums for its threads.
+  if (shape.tile().splitK > 1)
+    gemm.shares.init(shape.tile().getConsumers(), consumerWarps);
   gemm.emitter.fenceBarriers();
 }
 

@@ -272,8 +272,8 @@ Flag Sm90GroupTable::takesGroup(I32 count) {
 
 I32 Sm90GroupTable::ifTaken(I32 count, I32 tiles) {
   // Whole clusters, whose last tile may have no rows.
-  if (int64_t ctas = shape.tile().getClusterCtas(); ctas > 1)
-    tiles = divideUp(tiles, ctas) * ctas;
+  if (int64_t together = shape.tile().getClusterTiles(); together > 1)
+    tiles = divideUp(tiles, together) * together;
   Flag takes = takesGroup(count);
   return takes.isNull() ? tiles : select(takes, tiles, 0);
 }

@@ -24,6 +24,7 @@ static void loadWeights(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
                         I32 stage) {
   AsyncEmitter &emitter = gemm.emitter;
   const sm90::GemmShape &shape = gemm.shape;
+  step = gemm.getKTile(step);
   if (shape.problem().isPrepacked())
     return copyPackedTiles(gemm, tile, step, stage);
   I32 firstColumn = gemm.getOwnColumn(tile);
@@ -39,7 +40,7 @@ static void loadWeights(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
   Barrier full = gemm.pipeline.full(stage);
   full.arriveExpecting(shape.shared().getWeightBytes());
   emitter.copyBox(gemm.getOwnWeights(stage), gemm.tensorMap(0), begin, full,
-                  /*areWeights=*/true, shape.tile().getClusterCtas());
+                  /*areWeights=*/true, shape.tile().getClusterTiles());
 }
 
 void moec::loadSm90Rows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
@@ -48,12 +49,13 @@ void moec::loadSm90Rows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
   const sm90::GemmShape &shape = gemm.shape;
   int64_t blockM = shape.tile().blockM[i], swizzles = shape.tile().swizzleRows;
   auto load = [&] {
+    I32 kTile = gemm.getKTile(step);
     Barrier full = gemm.pipeline.full(stage);
     full.arriveExpecting(swizzles * shape.shared().getSwizzledBytes(blockM));
     Value to = gemm.pipeline.stageAddress(stage, gemm.getInputOffset());
-    SmallVector<I32> begin{tile.firstRow, step * shape.tile().blockK};
+    SmallVector<I32> begin{tile.firstRow, kTile * shape.tile().blockK};
     if (swizzles > 1)
-      begin = {step * swizzles, tile.firstRow, emitter.i32(0)};
+      begin = {kTile * swizzles, tile.firstRow, emitter.i32(0)};
     emitter.copyBox(
         to, gemm.tensorMap(shape.problem().getWeightMaps() + int64_t(i)), begin,
         full, /*areWeights=*/false);
@@ -97,7 +99,7 @@ private:
   /// tile is known in advance, as are k tiles of adapters.
   int64_t getStepsAhead() const {
     return gemm.scheduler.isDynamic() || shape.problem().adapters
-               ? std::min(shape.tile().stages, shape.tile().getKTiles())
+               ? std::min(shape.tile().stages, shape.tile().getLeastKTiles())
                : shape.tile().stages;
   }
 
@@ -128,8 +130,8 @@ PipelineState BoxProducer::emit(PipelineState first) {
   };
   auto loadTile = [&](Sm90Tile tile, State state) {
     State loaded =
-        emitter.loop(emitter.index(0), emitter.index(shape.tile().getKTiles()),
-                     1, state, [&](Index step, State state) {
+        emitter.loop(emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
+                     state, [&](Index step, State state) {
                        I32 done = copiesAhead() ? state.done.front() : I32();
                        load(tile, emitter.toI32(step), state.at, done);
                        return goOn(state);
@@ -146,11 +148,12 @@ PipelineState BoxProducer::emit(PipelineState first) {
 
 void BoxProducer::setup() {
   Sm90TileScheduler::Items items = gemm.scheduler.getItems();
-  int64_t most = llvm::divideCeil(getStepsAhead(), shape.tile().getKTiles());
+  int64_t most =
+      llvm::divideCeil(getStepsAhead(), shape.tile().getLeastKTiles());
   items.end = min(items.end, items.first + items.step * most);
   gemm.scheduler.forTiles(items, emitter.i32(0), [&](Sm90Tile tile, I32 done) {
     I32 left = emitter.i32(getStepsAhead()) - done;
-    I32 steps = min(emitter.i32(shape.tile().getKTiles()), left);
+    I32 steps = min(gemm.countSteps(), left);
     emitter.loop(emitter.index(0), emitter.toIndex(steps), 1, [&](Index i) {
       I32 step = emitter.toI32(i);
       emitter.ifThen(isFirst,

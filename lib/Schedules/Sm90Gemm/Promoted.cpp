@@ -121,10 +121,10 @@ Sm90Sums Sm90Consumer::multiplyPromoted(int64_t blockM, const Sm90Tile &tile,
               SmallVector<F32>(numBlocks * numSums, zero),
               SmallVector<F32>(overwrites ? numSums : 0, zero)};
   // A counter in one register, because few are left.
-  State end = emitter.loop(
-      emitter.i32(0), emitter.i32(shape.tile().getKTiles()), 1, start, step);
+  State end = emitter.loop(emitter.i32(0), gemm.countSteps(), 1, start, step);
   Sm90Sums result{end.at, splitBlocks(end.sums, numBlocks)};
   exchange(result.blocks);
+  addShares(result.blocks);
   return result;
 }
 

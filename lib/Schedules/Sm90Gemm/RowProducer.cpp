@@ -169,7 +169,8 @@ RowProducer::State RowProducer::loadTile(const Rows &rows,
   SmallVector<I32> scaleRows;
   if (shape.problem().copiesScales())
     scaleRows = scales.find(rows.tile, own);
-  auto loadStep = [&](I32 step, State state) {
+  auto loadStep = [&](I32 index, State state) {
+    I32 step = gemm.getKTile(index);
     I32 stage = state.place.stage, before = state.place.before();
     Barrier empty = gemm.pipeline.empty(stage);
     return copies.emitStep(state, empty, before, [&] {
@@ -179,9 +180,8 @@ RowProducer::State RowProducer::loadTile(const Rows &rows,
         scales.copy(rows.tile, scaleRows, own, step, stage);
     });
   };
-  State loaded =
-      emitter.loop(emitter.i32(0), emitter.i32(shape.tile().getKTiles()), 1,
-                   copies.begin(first), loadStep);
+  State loaded = emitter.loop(emitter.i32(0), gemm.countSteps(), 1,
+                              copies.begin(first), loadStep);
   return shape.problem().adapters ? loadAdapters(rows.tile, loaded) : loaded;
 }
 

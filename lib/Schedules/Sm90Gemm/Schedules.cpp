@@ -320,6 +320,32 @@ std::string multicastIllegal(tile::GemmOp gemm, const GemmProblem &problem) {
   return {};
 }
 
+/// Reason why the CTAs of a cluster cannot share the k tiles of a tile, and
+/// what to give instead; empty if they can.
+std::string splitIllegal(tile::GemmOp gemm, const GemmProblem &problem,
+                         const TileShape &tile) {
+  constexpr int64_t most = 8, highest = 32;
+  if (tile.splitK > most || !llvm::isPowerOf2_64(uint64_t(tile.splitK)))
+    return "; give 0, 2, 4 or 8";
+  if (tile.splitK > tile.getKTiles())
+    return ", but there are " + number(tile.getKTiles()) +
+           " k tiles; give at most that many CTAs";
+  if (tile.noSwapAB || tile.getMaxBlockM() > highest)
+    return ", but block_m is up to " + number(tile.getMaxBlockM()) +
+           "; give values up to " + number(highest) +
+           " without no_swap_ab, or split_k = 0";
+  std::string reason;
+  if (tile.multicastsWeights)
+    reason = "multicast_weights has clusters of its own";
+  else if (tile.hasDynamicScheduler)
+    reason = "clusters take tiles in a fixed order, without dynamic_scheduler";
+  else if (problem.adapters)
+    reason = "the k tiles of adapters are not split";
+  else if (gemm.getSignals() || gemm.getAwaits())
+    reason = "CTAs that wait for each other run without clusters";
+  return reason.empty() ? reason : ", but " + reason + "; give 0";
+}
+
 std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
                         const Target &target) {
   auto gemm = cast<tile::GemmOp>(op);
@@ -354,6 +380,10 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
   if (tile.multicastsWeights) {
     if (std::string reason = multicastIllegal(gemm, problem); !reason.empty())
       return "multicast_weights = true, but " + reason + "; give false";
+  }
+  if (tile.splitK > 1) {
+    if (std::string reason = splitIllegal(gemm, problem, tile); !reason.empty())
+      return "split_k = " + number(tile.splitK) + reason;
   }
   if (gemm.getTileCounter() && !tile.hasDynamicScheduler)
     return "dynamic_scheduler = false, but the gemm has 'tile_counter'; give "
@@ -399,7 +429,7 @@ constexpr llvm::StringLiteral kTooManyTiles =
     "there may be more tiles than the counter can count";
 
 constexpr llvm::StringLiteral kHasClusters =
-    "its CTAs are in clusters (multicast_weights)";
+    "its CTAs are in clusters (multicast_weights or split_k)";
 
 /// Whether a counter that CTAs also signal by may overflow for the load.
 bool countsTooManyTiles(tile::GemmOp gemm, tile::LoadAttr load) {
@@ -416,7 +446,7 @@ std::string whyQuantizedApart(tile::QuantizeOp quantize, tile::GemmOp gemm,
                               tile::LoadAttr load) {
   if (gemm.getSignals() || gemm.getAwaits())
     return "the gemm is already joined to another one";
-  if (GemmShape(gemm, gemm.getConfigAttr()).tile().multicastsWeights)
+  if (GemmShape(gemm, gemm.getConfigAttr()).tile().getClusterCtas() > 1)
     return kHasClusters.str();
   if (countsTooManyTiles(gemm, load))
     return kTooManyTiles.str();
@@ -431,7 +461,7 @@ std::string whySumsApart(tile::GemmOp gemm, tile::GatherReduceOp sums,
     return "the kernel quantizes the gemm's rows";
   if (gemm.getSignals())
     return "the gemm signals already";
-  if (GemmShape(gemm, gemm.getConfigAttr()).tile().multicastsWeights)
+  if (GemmShape(gemm, gemm.getConfigAttr()).tile().getClusterCtas() > 1)
     return kHasClusters.str();
   if (!gemm.takesAllGroups())
     return "another launch computes the other groups of the gemm";
@@ -464,7 +494,16 @@ tile::ConfigAttr dropStage(tile::GemmOp gemm) {
       gemm.getContext(), config.getBlockM(), config.getBlockN(),
       config.getBlockK(), config.getStages() - 1, config.getL2Rows(),
       config.getMapRows(), config.getNoSwapAb(), config.getDynamicScheduler(),
-      config.getMulticastWeights());
+      config.getMulticastWeights(), config.getSplitK());
+}
+
+/// CTAs that run at once, one per multiprocessor, in clusters of so many. A
+/// cluster is in one GPC: of an H200's 8, some have 16 multiprocessors and some
+/// 18, two of which are idle with clusters of 4 or 8.
+int64_t countResidentCtas(int64_t cluster, int64_t multiprocessors) {
+  constexpr int64_t gpcs = 8, pair = 2;
+  int64_t together = cluster > pair ? gpcs * cluster : cluster;
+  return multiprocessors / together * together;
 }
 
 /// Persistent: one CTA per SM takes tiles until none is left. Only the device
@@ -472,14 +511,14 @@ tile::ConfigAttr dropStage(tile::GemmOp gemm) {
 moert::Expr gemmGrid(Operation *op, tile::ConfigAttr config,
                      const Target &target) {
   GemmShape shape(cast<tile::GemmOp>(op), config);
-  moert::Expr most(target.getMultiprocessors());
-  // Whole clusters.
-  int64_t ctas = shape.tile().getClusterCtas();
+  moert::Expr most(countResidentCtas(shape.tile().getClusterCtas(),
+                                     target.getMultiprocessors()));
   if (shape.problem().isGrouped)
-    return moert::Expr(target.getMultiprocessors() / ctas * ctas);
-  return moert::Expr::min(rowBlocks(shape.tile().getMaxBlockM()) *
-                              moert::Expr(shape.tile().getNTiles()),
-                          most);
+    return most;
+  return moert::Expr::min(
+      rowBlocks(shape.tile().getMaxBlockM()) *
+          moert::Expr(shape.tile().getNTiles() * shape.tile().splitK),
+      most);
 }
 
 int64_t gemmBlock(Operation *op, tile::ConfigAttr config) {
@@ -501,7 +540,8 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr config) {
   GemmProblem problem(op);
   TileShape tile(problem, cast<tile::Sm90GemmAttr>(config));
   bool isExact = problem.compute == ComputeType::Int8 && !problem.promotes;
-  int64_t splits = tile.sharesBlock() && !isExact ? kConsumers : 1;
+  int64_t inCta = tile.sharesBlock() ? kConsumers : 1;
+  int64_t splits = isExact ? 1 : inCta * tile.splitK;
   int64_t shuffled = 0, promoted = problem.promotes ? tile.blockK : 0;
   if (problem.isPrepacked()) {
     constexpr int64_t packedK = moe::PrepackedFormat::kSizeK;
@@ -513,7 +553,7 @@ tile::SumOrderAttr getGemmOrder(tile::GemmOp op, tile::ConfigAttr config) {
   }
   return tile::SumOrderAttr::get(op.getContext(), tile::SumUnit::TensorCore,
                                  kWgmmaBytes * 8 / problem.inputBits, shuffled,
-                                 splits, splits > 1 ? tile.blockK / splits : 0,
+                                 splits, splits > 1 ? tile.blockK / inCta : 0,
                                  promoted, /*joined=*/false);
 }
 
@@ -623,7 +663,8 @@ struct GemmSchedule final
   }
   tile::ConfigAttr withMulticast(tile::ConfigAttr config) const override {
     tile::ConfigAttr paired = tile::withFlag(config, "multicast_weights", true);
-    return paired == config ? tile::ConfigAttr() : paired;
+    bool isSplit = cast<tile::Sm90GemmAttr>(config).getSplitK() > 1;
+    return isSplit || paired == config ? tile::ConfigAttr() : paired;
   }
   int64_t getPairedRows(tile::ConfigAttr config) const override {
     return 2 * cast<tile::Sm90GemmAttr>(config).getBlockM().back();

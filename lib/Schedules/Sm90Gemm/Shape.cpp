@@ -160,7 +160,7 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::GemmOp op,
   if (shape.problem().isGrouped)
     view.add(shape.problem().groups, 0, 1, 1);
   // Each CTA of a cluster copies its share of the weights.
-  int64_t columns = shape.tile().blockN / shape.tile().getClusterCtas();
+  int64_t columns = shape.tile().blockN / shape.tile().getClusterTiles();
   if (shape.problem().weightsPerColumn == 1) {
     view.add(shape.problem().columns, row, 1, columns);
   } else {

@@ -86,6 +86,8 @@ SharedLayout::SharedLayout(const GemmProblem &problem, const TileShape &tile)
       stagingBytes(getOwnStagingBytes(problem, tile)),
       exchangeBytes(tile.sharesBlock() ? kBlockRows * tile.getMaxBlockM() * 4
                                        : 0),
+      shareBytes((tile.splitK - 1) * tile.getWeightRows() *
+                 tile.getMaxBlockM() * 4),
       sharedRows(countSharedRows(problem, tile)),
       isOneBuffer(isEachBufferEqual(problem, tile)),
       hasDynamicScheduler(tile.hasDynamicScheduler),

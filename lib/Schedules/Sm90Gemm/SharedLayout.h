@@ -52,10 +52,10 @@ struct ResultStaging {
 
 /// Sections of shared memory, in order: `stages` pipeline stages of one k tile
 /// each (weights, input rows, then these rows before they are quantized); their
-/// scales; staging per consumer to
-/// transpose results; the exchange of sums between consumers; quantization
-/// scratch; barriers; the tiles taken from the dynamic scheduler; the table of
-/// all groups; for weights with a code book, all pairs of its entries, once per
+/// scales; staging per consumer to transpose results; the exchange of sums
+/// between consumers; sums of the cluster's other CTAs; quantization scratch;
+/// barriers; the tiles taken from the dynamic scheduler; the table of all
+/// groups; for weights with a code book, all pairs of its entries, once per
 /// lane.
 class SharedLayout {
 public:
@@ -95,25 +95,32 @@ public:
     return getStagingOffset() + consumers * stagingBytes;
   }
 
+  /// Sums that the first CTA of a cluster gets from the others, which have
+  /// multiplied other k tiles.
+  int64_t getSharesOffset() const {
+    return getExchangeOffset() + exchangeBytes;
+  }
+
   /// Quantization: rows whose columns are spread over several warps, rounded up
   /// to parts that the lanes of a warp share; 0 if there are none.
   int64_t getSharedRows() const { return sharedRows; }
   /// Per warp and row, the largest magnitude, in 16 bits.
-  int64_t getMagnitudeOffset() const {
-    return getExchangeOffset() + exchangeBytes;
-  }
+  int64_t getMagnitudeOffset() const { return getSharesOffset() + shareBytes; }
   int64_t getMagnitudeStride() const { return 2 * sharedRows; }
   int64_t getDivisorOffset() const {
     return getMagnitudeOffset() + kConsumerWarps * getMagnitudeStride();
   }
 
-  /// Pairs of barriers: of the pipeline, then of the dynamic scheduler,
-  /// followed by its tile numbers.
+  /// Pairs of barriers: of the pipeline, then of the sums of other CTAs or of
+  /// the dynamic scheduler, followed by its tile numbers.
   int64_t getBarrierOffset() const {
     return getDivisorOffset() + kDivisorBytes * sharedRows;
   }
-  int64_t getSchedulerOffset() const {
+  int64_t getShareBarrierOffset() const {
     return getBarrierOffset() + stages * 2 * kBarrierBytes;
+  }
+  int64_t getSchedulerOffset() const {
+    return getShareBarrierOffset() + (shareBytes ? 2 * kBarrierBytes : 0);
   }
   int64_t getNumberOffset() const {
     return getSchedulerOffset() + kTaken * 2 * kBarrierBytes;
@@ -135,7 +142,7 @@ public:
 private:
   int64_t stages, consumers, groups, swizzleBytes;
   int64_t weightBytes, rawRowBytes, stageBytes, scaleBytes, stagingBytes,
-      exchangeBytes;
+      exchangeBytes, shareBytes;
   int64_t sharedRows;
   bool isOneBuffer, hasDynamicScheduler, hasBook;
 };

@@ -33,14 +33,22 @@ Sm90TileScheduler::Sm90TileScheduler(tile::GemmOp op, AsyncEmitter &emitter,
               emitter.advance(shared, shape.shared().getNumberOffset()), shared,
               {sm90::kTaken, sm90::kNumberBytes, /*firstStage=*/0,
                shape.shared().getSchedulerOffset(),
-               shape.tile().getClusterCtas()}) {}
+               shape.tile().getClusterTiles()}) {}
 
 //===----------------------------------------------------------------------===//
 // The list of tiles
 //===----------------------------------------------------------------------===//
 
+I32 Sm90TileScheduler::countTakers() {
+  I32 ctas = emitter.numCtas();
+  int64_t together = shape.tile().splitK;
+  return together == 1 ? ctas : ctas / together;
+}
+
 I32 Sm90TileScheduler::getCtaOrder(I32 ctas) {
   I32 cta = emitter.toI32(emitter.cta());
+  if (int64_t together = shape.tile().splitK; together > 1)
+    return cta / together;
   // In a single gemm the first CTAs have a tile more, so that CTAs of the next
   // launch start on the SMs of the others first.
   plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
@@ -52,7 +60,7 @@ I32 Sm90TileScheduler::getCtaOrder(I32 ctas) {
 
 Sm90TileScheduler::Items Sm90TileScheduler::getItems() {
   I32 tiles = table.countTiles();
-  I32 ctas = emitter.numCtas();
+  I32 ctas = countTakers();
   I32 first = getCtaOrder(ctas);
   if (before) {
     // The order continues across the gemms: a CTA with one tile less of the
@@ -83,10 +91,10 @@ Sm90Tile Sm90TileScheduler::findTile(I32 item) {
   if (!isDynamic()) {
     // The last M tile of an N tile may be lower. Each round of the CTAs starts
     // at another tile, so that no CTA takes all the low ones.
-    I32 ctas = emitter.numCtas();
+    I32 ctas = countTakers();
     I32 round = (item - tile) / ctas;
     // Clusters keep their tiles together.
-    if (int64_t together = shape.tile().getClusterCtas(); together > 1)
+    if (int64_t together = shape.tile().getClusterTiles(); together > 1)
       round = round * together;
     tile = (tile + round) % tiles;
   }
@@ -105,7 +113,7 @@ Sm90Tile Sm90TileScheduler::findTile(I32 item) {
   I32 firstColumn = multiplyNoWrap(nTile, emitter.i32(shape.tile().blockN));
   if (Value launchColumn = emitter.operand(op.getFirstColumn()))
     firstColumn = firstColumn + I64(b, launchColumn).toI32();
-  bool hasCluster = shape.tile().getClusterCtas() > 1;
+  bool hasCluster = shape.tile().getClusterTiles() > 1;
   Flag isEmpty;
   if (hasCluster) {
     isEmpty = left < 1;
@@ -128,7 +136,7 @@ void Sm90TileScheduler::initBarriers() {
   // rows.
   int64_t consumers = shape.tile().getConsumers() * kWarpgroup;
   int64_t producers = kWarp + shape.hasRowThreads() * sm90::kRowThreads;
-  int64_t ctas = shape.tile().getClusterCtas();
+  int64_t ctas = shape.tile().getClusterTiles();
   numbers.init(1, (consumers + producers) / kWarp * ctas);
 }
 
@@ -139,7 +147,7 @@ Value Sm90TileScheduler::counter() {
 
 void Sm90TileScheduler::publish(I32 index, I32 stage) {
   Value slot = numbers.stageAddress(stage);
-  int64_t ctas = shape.tile().getClusterCtas();
+  int64_t ctas = shape.tile().getClusterTiles();
   if (ctas == 1) {
     emitter.store(index, slot, sm90::kNumberBytes);
     return numbers.full(stage).arrive();
@@ -150,7 +158,7 @@ void Sm90TileScheduler::publish(I32 index, I32 stage) {
 
 void Sm90TileScheduler::draw(const Items &items, Flag draws, I32 iteration) {
   // One thread of a cluster draws for all its CTAs.
-  int64_t ctas = shape.tile().getClusterCtas();
+  int64_t ctas = shape.tile().getClusterTiles();
   if (ctas > 1)
     draws = draws & (emitter.clusterRank() == 0);
   emitter.ifThen(draws, [&] {
@@ -177,7 +185,7 @@ I32 Sm90TileScheduler::take(I32 iteration, bool isConsumer) {
     numbers.full(stage).wait(parityAt(iteration));
   I32 taken = emitter.loadWord(numbers.stageAddress(stage));
   emitter.warpBarrier();
-  bool hasCluster = shape.tile().getClusterCtas() > 1;
+  bool hasCluster = shape.tile().getClusterTiles() > 1;
   emitter.ifThen(emitter.lane() == 0, [&] {
     Barrier empty = numbers.empty(stage);
     hasCluster ? empty.arriveAt(emitter.i32(0)) : empty.arrive();

@@ -25,7 +25,7 @@ struct Sm90Tile {
 /// Tile scheduler. The M tiles of all groups and the N tiles form a list: by
 /// group, then N tile, then M tile, so that weights are read from memory once.
 /// A CTA takes every gridDim-th tile of the list, or the next one that is free.
-/// The CTAs of a cluster take adjacent M tiles of one N tile.
+/// The CTAs of a cluster take adjacent M tiles of one N tile, or the same tile.
 ///
 /// Every warp visits the same tiles in the same order.
 class Sm90TileScheduler {
@@ -115,7 +115,9 @@ private:
   I32 stageAt(I32 iteration) { return iteration % sm90::kTaken; }
   I32 parityAt(I32 iteration) { return iteration / sm90::kTaken % 2; }
   mlir::Value counter();
-  /// The CTA's index in the static order of the `ctas` CTAs that take tiles.
+  /// The CTAs that take tiles, or clusters of which each takes one.
+  I32 countTakers();
+  /// The CTA's index, or its cluster's, in the static order of `ctas` of them.
   I32 getCtaOrder(I32 ctas);
   /// Writes an index, of the cluster's first CTA, for all CTAs of the cluster.
   void publish(I32 index, I32 stage);

@@ -17,6 +17,7 @@ TileShape::TileShape(const GemmProblem &problem, tile::Sm90GemmAttr config)
       noSwapAB(config.getNoSwapAb()),
       hasDynamicScheduler(config.getDynamicScheduler()),
       multicastsWeights(config.getMulticastWeights()),
+      splitK(std::max<int64_t>(config.getSplitK(), 1)),
       kTileBytes(blockK * problem.inputBits / 8),
       swizzleRows(kTileBytes / problem.swizzleBytes),
       launchColumns(problem.launchColumns), sizeK(problem.sizeK),

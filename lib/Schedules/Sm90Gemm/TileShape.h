@@ -56,6 +56,9 @@ struct TileShape {
   /// Two CTAs of a cluster take two M tiles of a group, and each copies half of
   /// their weights to both.
   bool multicastsWeights;
+  /// CTAs of a cluster that take one tile: CTA r multiplies k tiles r, r +
+  /// splitK, ..., and the first one adds the sums of all. 1: no cluster.
+  int64_t splitK;
 
   /// Bytes of a k tile of one input row, and its swizzle rows, side by side:
   /// with prepacked weights, one per packed tile.
@@ -68,11 +71,14 @@ struct TileShape {
 
   //===--- The CTA ---===//
 
+  /// Tiles that a cluster takes at once, whose CTAs share the weights.
+  int64_t getClusterTiles() const { return multicastsWeights ? 2 : 1; }
   /// CTAs of a cluster.
-  int64_t getClusterCtas() const { return multicastsWeights ? 2 : 1; }
-  /// Tiles along N, and k tiles.
+  int64_t getClusterCtas() const { return getClusterTiles() * splitK; }
+  /// Tiles along N, and k tiles: all, and the least number that a CTA has.
   int64_t getNTiles() const { return (launchColumns + blockN - 1) / blockN; }
   int64_t getKTiles() const { return (sizeK + blockK - 1) / blockK; }
+  int64_t getLeastKTiles() const { return getKTiles() / splitK; }
   int64_t getMaxBlockM() const { return blockM.back(); }
   int64_t getWeightRows() const { return weightsPerColumn * blockN; }
   /// Blocks of 64 weight rows in a CTA.
@@ -90,9 +96,10 @@ struct TileShape {
   int64_t getThreads() const { return (1 + getConsumers()) * kWarpgroup; }
   /// Tiles of a raster group, whole clusters; 0: all tiles of a group.
   int64_t getRasterGroupTiles() const {
-    int64_t ctas = getClusterCtas();
-    return l2Rows ? std::max<int64_t>(l2Rows / getMaxBlockM() / ctas, 1) * ctas
-                  : 0;
+    int64_t tiles = getClusterTiles();
+    return l2Rows
+               ? std::max<int64_t>(l2Rows / getMaxBlockM() / tiles, 1) * tiles
+               : 0;
   }
   /// Whether tiles of one group may have these two neighbouring values of
   /// BLOCK_M, with the dynamic scheduler. The higher is at most twice the

@@ -82,7 +82,7 @@ Sm90Sums Sm90Consumer::multiplyByWarps(int64_t blockM, const Sm90Tile &tile,
   SmallVector<Value> zeros(blockM / 2, emitter.f32(0));
   State start{first, SmallVector<SmallVector<Value>>(numBlocks, zeros)};
   State end = emitter.loop(
-      emitter.index(0), emitter.index(shape.tile().getKTiles()), 1, start,
+      emitter.index(0), emitter.toIndex(gemm.countSteps()), 1, start,
       [&](Index, State state) {
         PipelineState at = state.at;
         pipeline.waitUntilFull(at);

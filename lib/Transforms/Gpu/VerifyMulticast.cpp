@@ -117,12 +117,20 @@ struct VerifyGpuMulticast
     return success();
   }
 
+  /// Whether the op, beside those without effects, accesses no shared memory: a
+  /// wait for the launches before, or text without instructions.
+  static bool isHarmless(Operation *op) {
+    if (auto text = dyn_cast<LLVM::InlineAsmOp>(op))
+      return text.getAsmString().empty();
+    return isa<NVVM::GriddepcontrolOp>(op) || isMemoryEffectFree(op);
+  }
+
   /// Checks that all CTAs of the cluster meet behind the last access.
   LogicalResult verifyEnd(Operation *end) {
     for (Operation *op = end->getPrevNode(); op; op = op->getPrevNode()) {
       if (isa<NVVM::ClusterWaitOp>(op))
         return success();
-      if (!isMemoryEffectFree(op))
+      if (!isHarmless(op))
         break;
     }
     return end->emitOpError("ends a CTA of a cluster, whose shared memory "
