@@ -152,7 +152,8 @@ void moec::storeAsync(ImplicitLocOpBuilder &b, Value to, ArrayRef<Value> words,
   createAsm(b, /*result=*/Type(), operands,
             "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
             "[$0], {$1, $2, $3, $4}, [$5];",
-            "l,r,r,r,r,l,~{memory}");
+            words.front().getType().isF32() ? "l,f,f,f,f,l,~{memory}"
+                                            : "l,r,r,r,r,l,~{memory}");
 }
 
 I32 moec::readThread(ImplicitLocOpBuilder &b) {

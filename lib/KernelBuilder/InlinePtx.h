@@ -99,7 +99,7 @@ void multiplyScaledBlocks(mlir::ImplicitLocOpBuilder &b, mlir::Value sums,
 /// Stands for an `nvvm.st.async`, with PTX 8.1.
 void storeAsync(mlir::ImplicitLocOpBuilder &b, mlir::Value to, I32 word,
                 mlir::Value barrier);
-/// The same of four words, 16 bytes.
+/// The same of four words, i32 or f32.
 void storeAsync(mlir::ImplicitLocOpBuilder &b, mlir::Value to,
                 mlir::ArrayRef<mlir::Value> words, mlir::Value barrier);
 

@@ -6,6 +6,7 @@ The logits of a router come back as its weights, in f32. Here they are added onc
 have the same bits. Inputs are such that another order has other bits. Mutants that swap two products of a sum have
 other bits than the kernel, so that each product's place is held."""
 
+import functools
 import itertools
 import json
 import re
@@ -40,6 +41,10 @@ KERNELS = {
     "sm90": ("sm_90a", "sm90.gemm block_n=128 stages=4", "unit = tensor_core, k = 16"),
     "sm90-split": ("sm_90a", "sm90.gemm block_n=64 stages=4",
                    "unit = tensor_core, k = 16, splits = 2, adjacent = 32"),
+    "sm90-cluster": ("sm_90a", "sm90.gemm block_n=128 stages=4 split_k=4",
+                     "unit = tensor_core, k = 16, splits = 4, adjacent = 64"),
+    "sm90-split-cluster": ("sm_90a", "sm90.gemm block_n=64 stages=4 split_k=2",
+                           "unit = tensor_core, k = 16, splits = 4, adjacent = 32"),
 }
 #: Flags of /proc/cpuinfo without which a machine cannot run a kernel.
 NEEDED = {"cpu-pairs": "avx512_bf16", "cpu-tiles": "amx_bf16"}
@@ -75,7 +80,7 @@ def add_dots(sums: np.ndarray, hidden: np.ndarray, weight: np.ndarray, numbers: 
 
 
 def add_in_order(order: dict, hidden: np.ndarray, weight: np.ndarray) -> Iterator[np.ndarray]:
-    """The logits, with each order of bits of a part's number. The simulator's tensor cores add one product after another, as FMAs do."""
+    """The logits, with parts one after another, and with each order of bits of a part's number. The simulator's tensor cores add one product after another, as FMAs do."""
     splits, adjacent = order.get("splits", 1), order.get("adjacent", 0) or HIDDEN
     numbers = np.arange(HIDDEN).reshape(-1, splits, adjacent)
     parts = []
@@ -86,6 +91,7 @@ def add_in_order(order: dict, hidden: np.ndarray, weight: np.ndarray) -> Iterato
             parts.append(add_dots(sums, hidden, weight, own, order["k"]))
         else:
             parts.append(add_products(sums, hidden, weight, own))
+    yield functools.reduce(np.add, parts)
     for bits in itertools.permutations(range(splits.bit_length() - 1)):
         yield reduce_parts(np.stack(parts), bits)
 

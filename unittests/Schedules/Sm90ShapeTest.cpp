@@ -127,6 +127,34 @@ TEST_F(Sm90ShapeTest, ProblemSaysWhatIsAsked) {
   EXPECT_FALSE(packed.hasBook() || packed.promotes);
 }
 
+TEST_F(Sm90ShapeTest, CtasSplitK) {
+  struct {
+    std::string config;
+    int64_t ctas, least, resident, bytes;
+  } cases[] = {{"block_m = [16], block_n = 64, stages = 4", 1, 8, 132, 0},
+               {"block_m = [16], block_n = 64, stages = 4, split_k = 2", 2, 4,
+                132, 128 * 16 * 4},
+               {"block_m = [8, 32], block_n = 32, stages = 4, split_k = 4", 4,
+                2, 128, 3 * 64 * 32 * 4},
+               {"block_m = [8], block_n = 128, stages = 4, split_k = 8", 8, 1,
+                128, 7 * 256 * 8 * 4},
+               {"block_m = [8], block_n = 128, stages = 4, "
+                "multicast_weights",
+                2, 8, 132, 0}};
+  for (const auto &each : cases) {
+    SCOPED_TRACE(each.config);
+    GemmShape shape = getShape(makeGateUp(each.config));
+    EXPECT_EQ(shape.tile().getClusterCtas(), each.ctas);
+    EXPECT_EQ(shape.tile().getLeastKTiles(), each.least);
+    EXPECT_EQ(shape.tile().countResidentCtas(132), each.resident);
+    const SharedLayout &layout = shape.shared();
+    EXPECT_EQ(layout.getMagnitudeOffset() - layout.getSharesOffset(),
+              each.bytes);
+    EXPECT_EQ(layout.getSchedulerOffset() - layout.getShareBarrierOffset(),
+              each.bytes ? 16 : 0);
+  }
+}
+
 TEST_F(Sm90ShapeTest, ConsumersSplitWeights) {
   GemmShape shape = getShape(makeGateUp(kDynamic));
   const TileShape &tile = shape.tile();

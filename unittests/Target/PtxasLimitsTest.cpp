@@ -586,6 +586,37 @@ TEST(PtxasLimits, PackedTilesOfE4M3FitInRegisters) {
                           {256, 64, "block_m = [32, 48], stages = 4"}});
 }
 
+/// The CTAs of a cluster that split K: sums that are sent and added take no
+/// registers beside those of the mainloops.
+TEST(PtxasLimits, SharesOfKFitInRegisters) {
+  for (bool isMapped : {false, true})
+    for (std::string config :
+         {"block_m = [8], block_n = 256, stages = 4, split_k = 8",
+          "block_m = [16, 24], block_n = 256, stages = 4, split_k = 2",
+          "block_m = [8, 32], block_n = 256, stages = 4, split_k = 2",
+          "block_m = [8, 32], block_n = 128, stages = 4, split_k = 4",
+          "block_m = [16], block_n = 64, stages = 4, split_k = 8",
+          "block_m = [16, 32], block_n = 64, stages = 4, split_k = 4"}) {
+      SCOPED_TRACE(config);
+      Assembled assembled = expectFits(weighted(isMapped, config), "sm_90a");
+      EXPECT_NE(assembled.ptx.find(".v4.b32 [%rd"), std::string::npos);
+    }
+  for (bool isPaired : {false, true})
+    for (auto [rows, blockMs] : {std::pair(256, "8"),
+                                 {256, "8, 32"},
+                                 {256, "16"},
+                                 {128, "8, 16"},
+                                 {128, "8, 32"},
+                                 {64, "16"},
+                                 {64, "16, 32"}})
+      expectNoSpills(isPaired, rows, blockMs, ", split_k = 2", 2048, kGroup128,
+                     kBlock);
+  expectAllFit({kMxfp4},
+               {{192, 192, "block_m = [8, 16, 32], stages = 3, split_k = 2"},
+                {128, 192, "block_m = [8], stages = 4, split_k = 8"},
+                {256, 64, "block_m = [8, 32], stages = 4, split_k = 4"}});
+}
+
 //===----------------------------------------------------------------------===//
 // sm90.gemm: lines
 //===----------------------------------------------------------------------===//

@@ -110,6 +110,8 @@ struct Sm90Shape {
   /// Weights are multiplied from registers, by `consumers` warpgroups.
   bool fromRegisters;
   int64_t consumers;
+  /// CTAs of a cluster share the k tiles of a tile.
+  bool splitsK = false;
 };
 
 /// Maximum accumulators of a thread beside the addresses of a k tile and the
@@ -131,6 +133,9 @@ constexpr int64_t getMaxSums(const Sm90Shape &shape) {
 /// SumsOfAStepFitInRegisters, QuantizedRowsFitInRegisters.
 inline constexpr int64_t kHalfShareRows = 32, kHalfShareSums = 48,
                          kHalfShareCopying = 56, kHalfShareQuantizing = 64;
+/// The same of sums that CTAs of a cluster send to each other.
+/// SharesOfKFitInRegisters.
+inline constexpr int64_t kHalfShareShares = 24;
 
 /// Registers that producer threads keep: threads that copy rows need two for
 /// each row and for its scales; several values of BLOCK_M take a few more.

@@ -24,7 +24,7 @@ def Tile_Sm90GemmAttr : Tile_Config<"sm90", "gemm", "Sm90Gemm", [
     Tile_Flag<"no_swap_ab", "input rows are the M side, in tiles of 64 or 128 rows; otherwise A and B are swapped">,
     Tile_Flag<"dynamic_scheduler", "dynamic tile scheduler: CTAs take the next tile from a counter, not in a fixed order">,
     Tile_Flag<"multicast_weights", "clusters of two CTAs, whose tiles share weights: each copies half of them to both">,
-    Tile_Number<"split_k", "clusters of so many CTAs, each of which multiplies a share of the k tiles of one tile; 0: none">]> {
+    Tile_Number<"split_k", "clusters of so many CTAs, each of which multiplies a share of one tile's k tiles; 0: none">]> {
   let summary = "config of sm90.gemm";
   let description = [{
     ```mlir

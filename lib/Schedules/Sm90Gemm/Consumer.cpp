@@ -38,29 +38,15 @@ LogicalResult moec::emitSm90Consumer(Sm90Gemms &gemms) {
 }
 
 PipelineState Sm90Consumer::emit(PipelineState first) {
-  /// The pipeline state and, if CTAs share K, the parity of the tile.
-  struct State {
-    PipelineState at;
-    SmallVector<I32, 1> parity;
-    auto fields() { return std::tie(at, parity); }
-  };
-  State start{first, {}};
   if (shape.tile().splitK > 1)
-    start.parity.push_back(emitter.i32(0));
-  State end = gemm.scheduler.forTiles(
-      start,
-      [&](Sm90Tile tile, State state) {
-        if (!state.parity.empty())
-          shareParity = state.parity.front();
-        state.at = emitTile(tile, state.at);
-        for (I32 &parity : state.parity)
-          parity = parity ^ 1;
-        return state;
-      },
+    return emitShares(first);
+  PipelineState end = gemm.scheduler.forTiles(
+      first,
+      [&](Sm90Tile tile, PipelineState at) { return emitTile(tile, at); },
       /*draws=*/Flag(), /*isConsumer=*/true);
   if (gemm.op.getSignals())
     gemm.signal();
-  return end.at;
+  return end;
 }
 
 PipelineState Sm90Consumer::emitTile(const Sm90Tile &tile, PipelineState first,
@@ -105,13 +91,10 @@ Sm90Part Sm90Consumer::setup(int64_t blockM, const Sm90Tile &tile) {
 
 Sm90Sums Sm90Consumer::compute(int64_t blockM, const Sm90Tile &tile,
                                PipelineState first) {
-  if (shape.problem().isPrepacked()) {
-    Sm90Sums sums = shape.problem().promotes
-                        ? multiplyDecodedPromoted(blockM, tile, first)
-                        : multiplyDecoded(blockM, tile, first);
-    addShares(sums.blocks);
-    return sums;
-  }
+  if (shape.problem().isPrepacked())
+    return shape.problem().promotes
+               ? multiplyDecodedPromoted(blockM, tile, first)
+               : multiplyDecoded(blockM, tile, first);
   if (shape.problem().promotes)
     return multiplyPromoted(blockM, tile, first);
   return shape.problem().compute == ComputeType::Int8
@@ -213,12 +196,8 @@ void Sm90Consumer::ifBehindFirst(Index step, function_ref<void()> body) {
 void Sm90Consumer::finish(const Sm90Part &part,
                           const Sm90EpilogueOperands &operands,
                           const Sm90Sums &sums) {
-  auto store = [&] {
+  ifComplete([&] {
     if (failed(emitSm90Epilogue(gemm, part, operands, sums)))
       status = failure();
-  };
-  int64_t ctas = shape.tile().splitK;
-  if (ctas == 1)
-    return store();
-  emitter.ifThen(emitter.clusterRank(ctas) == 0, store);
+  });
 }

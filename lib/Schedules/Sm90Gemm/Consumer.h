@@ -108,10 +108,15 @@ private:
   template <typename Sum>
   void exchange(llvm::SmallVector<llvm::SmallVector<Sum>> &blocks);
 
-  /// Reduction between the CTAs of a cluster that splits K: the first one gets
-  /// the sums of all of K (SplitK.cpp).
+  //===--- Shares of K (SplitK.cpp) ---===//
+
+  /// `emit` of CTAs of a cluster that splits K.
+  PipelineState emitShares(PipelineState first);
+  /// Reduction between these CTAs: the first one gets the sums of all of K.
   template <typename Sum>
   void addShares(llvm::SmallVector<llvm::SmallVector<Sum>> &blocks);
+  /// Runs `body` in the CTA that has the sums of all of K.
+  void ifComplete(llvm::function_ref<void()> body);
 
   /// The sums of all blocks, block by block.
   static llvm::SmallVector<llvm::SmallVector<F32>>

@@ -253,6 +253,7 @@ Sm90Sums Sm90Consumer::multiplyDecoded(int64_t blockM, const Sm90Tile &tile,
   for (Value value : end.sums)
     sums.blocks.push_back(emitter.getSums(value));
   releaseRead(end.before);
+  addShares(sums.blocks);
   return sums;
 }
 
@@ -351,5 +352,7 @@ Sm90Sums Sm90Consumer::multiplyDecodedPromoted(int64_t blockM,
   emitter.waitProducts(0);
   promoteBefore(end, numBlocks - 1);
   releaseRead(end.before);
-  return {end.at, splitBlocks(end.sums, numBlocks)};
+  Sm90Sums sums{end.at, splitBlocks(end.sums, numBlocks)};
+  addShares(sums.blocks);
+  return sums;
 }

@@ -62,6 +62,9 @@ public:
   /// each step: all of them, or its share.
   I32 countSteps();
   I32 getKTile(I32 step);
+  /// One warp: initializes the barriers of shares. Each consumer of the first
+  /// CTA waits for the sums of its threads.
+  void initShares(int64_t consumerWarps);
   /// Barrier of all threads of the CTA, or of its cluster.
   void meet();
   /// Sets the form of the kernel, if it is not plain.

@@ -26,9 +26,7 @@ static void initBarriers(Sm90Gemm &gemm) {
   int64_t consumerWarps = shape.tile().getConsumers() * kWarpgroup / kWarp;
   gemm.pipeline.init(copying, consumerWarps * shape.tile().getClusterTiles());
   gemm.scheduler.initBarriers();
-  // Each consumer of the first CTA waits for sums for its threads.
-  if (shape.tile().splitK > 1)
-    gemm.shares.init(shape.tile().getConsumers(), consumerWarps);
+  gemm.initShares(consumerWarps);
   gemm.emitter.fenceBarriers();
 }
 

@@ -24,7 +24,6 @@ static void loadWeights(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
                         I32 stage) {
   AsyncEmitter &emitter = gemm.emitter;
   const sm90::GemmShape &shape = gemm.shape;
-  step = gemm.getKTile(step);
   if (shape.problem().isPrepacked())
     return copyPackedTiles(gemm, tile, step, stage);
   I32 firstColumn = gemm.getOwnColumn(tile);
@@ -49,13 +48,12 @@ void moec::loadSm90Rows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
   const sm90::GemmShape &shape = gemm.shape;
   int64_t blockM = shape.tile().blockM[i], swizzles = shape.tile().swizzleRows;
   auto load = [&] {
-    I32 kTile = gemm.getKTile(step);
     Barrier full = gemm.pipeline.full(stage);
     full.arriveExpecting(swizzles * shape.shared().getSwizzledBytes(blockM));
     Value to = gemm.pipeline.stageAddress(stage, gemm.getInputOffset());
-    SmallVector<I32> begin{tile.firstRow, kTile * shape.tile().blockK};
+    SmallVector<I32> begin{tile.firstRow, step * shape.tile().blockK};
     if (swizzles > 1)
-      begin = {kTile * swizzles, tile.firstRow, emitter.i32(0)};
+      begin = {step * swizzles, tile.firstRow, emitter.i32(0)};
     emitter.copyBox(
         to, gemm.tensorMap(shape.problem().getWeightMaps() + int64_t(i)), begin,
         full, /*areWeights=*/false);
@@ -133,7 +131,8 @@ PipelineState BoxProducer::emit(PipelineState first) {
         emitter.loop(emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
                      state, [&](Index step, State state) {
                        I32 done = copiesAhead() ? state.done.front() : I32();
-                       load(tile, emitter.toI32(step), state.at, done);
+                       I32 kTile = gemm.getKTile(emitter.toI32(step));
+                       load(tile, kTile, state.at, done);
                        return goOn(state);
                      });
     if (!shape.problem().adapters)
@@ -155,9 +154,9 @@ void BoxProducer::setup() {
     I32 left = emitter.i32(getStepsAhead()) - done;
     I32 steps = min(gemm.countSteps(), left);
     emitter.loop(emitter.index(0), emitter.toIndex(steps), 1, [&](Index i) {
-      I32 step = emitter.toI32(i);
+      I32 step = emitter.toI32(i), kTile = gemm.getKTile(step);
       emitter.ifThen(isFirst,
-                     [&] { loadWeights(gemm, tile, step, done + step); });
+                     [&] { loadWeights(gemm, tile, kTile, done + step); });
     });
     return done + steps;
   });

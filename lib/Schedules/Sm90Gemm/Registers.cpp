@@ -29,7 +29,8 @@ RegisterBudget::RegisterBudget(const GemmProblem &problem,
                       countAccumulators(problem, tile), tile.noSwapAB,
                       problem.promotes, tile.mapRows && !problem.adapters,
                       problem.copiesScales(), problem.quantizesInput,
-                      problem.isPrepacked(), tile.getConsumers()}) {}
+                      problem.isPrepacked(), tile.getConsumers(),
+                      tile.splitK > 1}) {}
 
 void RegisterBudget::shareWith(const RegisterBudget &other) {
   producer = std::max(producer, other.producer);

@@ -35,7 +35,8 @@ public:
   /// start beside CTAs of the launch before; only with low tiles.
   bool hasReducedRegisters() const {
     return !shape.fromRegisters && shape.rows <= ptxas::kHalfShareRows &&
-           accumulators <= ptxas::kHalfShareSums;
+           accumulators <= (shape.splitsK ? ptxas::kHalfShareShares
+                                          : ptxas::kHalfShareSums);
   }
   /// Registers of a thread at the start.
   int64_t getRegisters() const;

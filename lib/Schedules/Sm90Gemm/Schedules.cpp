@@ -324,15 +324,15 @@ std::string multicastIllegal(tile::GemmOp gemm, const GemmProblem &problem) {
 /// what to give instead; empty if they can.
 std::string splitIllegal(tile::GemmOp gemm, const GemmProblem &problem,
                          const TileShape &tile) {
-  constexpr int64_t most = 8, highest = 32;
+  constexpr int64_t most = 8;
   if (tile.splitK > most || !llvm::isPowerOf2_64(uint64_t(tile.splitK)))
     return "; give 0, 2, 4 or 8";
   if (tile.splitK > tile.getKTiles())
     return ", but there are " + number(tile.getKTiles()) +
            " k tiles; give at most that many CTAs";
-  if (tile.noSwapAB || tile.getMaxBlockM() > highest)
+  if (tile.noSwapAB || tile.getMaxBlockM() > kSplitRows)
     return ", but block_m is up to " + number(tile.getMaxBlockM()) +
-           "; give values up to " + number(highest) +
+           "; give values up to " + number(kSplitRows) +
            " without no_swap_ab, or split_k = 0";
   std::string reason;
   if (tile.multicastsWeights)
@@ -497,22 +497,12 @@ tile::ConfigAttr dropStage(tile::GemmOp gemm) {
       config.getMulticastWeights(), config.getSplitK());
 }
 
-/// CTAs that run at once, one per multiprocessor, in clusters of so many. A
-/// cluster is in one GPC: of an H200's 8, some have 16 multiprocessors and some
-/// 18, two of which are idle with clusters of 4 or 8.
-int64_t countResidentCtas(int64_t cluster, int64_t multiprocessors) {
-  constexpr int64_t gpcs = 8, pair = 2;
-  int64_t together = cluster > pair ? gpcs * cluster : cluster;
-  return multiprocessors / together * together;
-}
-
 /// Persistent: one CTA per SM takes tiles until none is left. Only the device
 /// knows how many rows a group has.
 moert::Expr gemmGrid(Operation *op, tile::ConfigAttr config,
                      const Target &target) {
   GemmShape shape(cast<tile::GemmOp>(op), config);
-  moert::Expr most(countResidentCtas(shape.tile().getClusterCtas(),
-                                     target.getMultiprocessors()));
+  moert::Expr most(shape.tile().countResidentCtas(target.getMultiprocessors()));
   if (shape.problem().isGrouped)
     return most;
   return moert::Expr::min(

@@ -29,13 +29,30 @@ I32 Sm90Gemm::getKTile(I32 step) {
   return multiplyNoWrap(step, emitter.i32(ctas)) + emitter.clusterRank(ctas);
 }
 
-/// The bits of sums.
-static SmallVector<Value> toWords(ImplicitLocOpBuilder &b, ValueRange sums) {
-  return llvm::map_to_vector(sums, [&](Value sum) {
-    return sum.getType().isF32()
-               ? arith::BitcastOp::create(b, b.getI32Type(), sum).getResult()
-               : sum;
-  });
+void Sm90Gemm::initShares(int64_t consumerWarps) {
+  if (shape.tile().splitK > 1)
+    shares.init(shape.tile().getConsumers(), consumerWarps);
+}
+
+PipelineState Sm90Consumer::emitShares(PipelineState first) {
+  // The parity of the number of tiles before.
+  std::tuple start(first, emitter.i32(0));
+  auto end = gemm.scheduler.forTiles(
+      start,
+      [&](Sm90Tile tile, auto state) {
+        shareParity = std::get<1>(state);
+        PipelineState next = emitTile(tile, std::get<0>(state));
+        return std::tuple(next, shareParity ^ 1);
+      },
+      /*draws=*/Flag(), /*isConsumer=*/true);
+  return std::get<0>(end);
+}
+
+void Sm90Consumer::ifComplete(function_ref<void()> body) {
+  int64_t ctas = shape.tile().splitK;
+  if (ctas == 1)
+    return body();
+  emitter.ifThen(emitter.clusterRank(ctas) == 0, body);
 }
 
 /// Each thread adds the sums of the threads with its index, which are stored so
@@ -90,9 +107,8 @@ void Sm90Consumer::addShares(SmallVector<SmallVector<Sum>> &blocks) {
     Value to = emitter.mapShared(
         emitter.advance(ownPlace, (rank + -1) * ctaBytes), zero);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      SmallVector<Value> words = toWords(
-          b, SmallVector<Value>(ArrayRef(own).slice(chunk * lanes, lanes)));
-      storeAsync(b, emitter.advance(to, chunk * chunkBytes), words, barrier);
+      SmallVector<Value> four(ArrayRef(own).slice(chunk * lanes, lanes));
+      storeAsync(b, emitter.advance(to, chunk * chunkBytes), four, barrier);
     }
     return own;
   };

@@ -26,6 +26,15 @@ TileShape::TileShape(const GemmProblem &problem, tile::Sm90GemmAttr config)
       isE4M3(problem.compute == ComputeType::E4M3), promotes(problem.promotes) {
 }
 
+/// A cluster is in one GPC: of the 8 of an H200, some have 16 multiprocessors
+/// and some 18, two of which are idle with clusters of 4 or 8.
+int64_t TileShape::countResidentCtas(int64_t multiprocessors) const {
+  constexpr int64_t gpcs = 8, pair = 2;
+  int64_t ctas = getClusterCtas();
+  int64_t together = ctas > pair ? gpcs * ctas : ctas;
+  return multiprocessors / together * together;
+}
+
 bool TileShape::hasTwoBlockMs() const {
   for (size_t i = 1; i < blockM.size(); ++i)
     if (mixesBlockMs(blockM[i - 1], blockM[i]))

@@ -34,6 +34,8 @@ inline constexpr int64_t kPromotedWidth = 128;
 /// At least three stages: the producer publishes a k tile after issuing the
 /// next one, and a consumer frees a k tile after it has begun the next one.
 inline constexpr int64_t kMinStages = 3, kMaxStages = 16;
+/// The largest BLOCK_M of a tile whose k tiles are split among CTAs.
+inline constexpr int64_t kSplitRows = 32;
 
 /// How a gemm is tiled, as its config says: the tiles of the result, their k
 /// tiles, and the part of a tile that each consumer warpgroup multiplies. A
@@ -75,6 +77,8 @@ struct TileShape {
   int64_t getClusterTiles() const { return multicastsWeights ? 2 : 1; }
   /// CTAs of a cluster.
   int64_t getClusterCtas() const { return getClusterTiles() * splitK; }
+  /// CTAs that run at once, one per multiprocessor.
+  int64_t countResidentCtas(int64_t multiprocessors) const;
   /// Tiles along N, and k tiles: all, and the least number that a CTA has.
   int64_t getNTiles() const { return (launchColumns + blockN - 1) / blockN; }
   int64_t getKTiles() const { return (sizeK + blockK - 1) / blockK; }

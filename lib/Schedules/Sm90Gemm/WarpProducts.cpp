@@ -102,5 +102,6 @@ Sm90Sums Sm90Consumer::multiplyByWarps(int64_t blockM, const Sm90Tile &tile,
   for (ArrayRef<Value> sums : end.sums)
     result.blocks.push_back(
         llvm::map_to_vector(sums, [&](Value sum) { return F32(b, sum); }));
+  addShares(result.blocks);
   return result;
 }

@@ -3,7 +3,7 @@
 // RUN: FileCheck %s --input-file=%t.mlir
 // RUN: moe-opt %t.mlir --gpu-kernel-entry=target=sm_90a | FileCheck %s --check-prefix=ENTRY
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s --check-prefix=GRID
-// Of 132 multiprocessors, clusters of four run on 128.
+// Clusters of four run on 128 of 132 multiprocessors.
 // GRID: tile.kernel @grouped({{.*}} grid = #plan.expr<"128">
 // GRID: tile.kernel @dense({{.*}} grid = #plan.expr<"min(ceildiv(tokens, 16) * 4, 132)">
 // ENTRY: llvm.func @grouped({{.*}} nvvm.cluster_dim = array<i32: 4, 1, 1>
@@ -19,7 +19,7 @@
 // All mbarriers are there before any CTA uses those of another one.
 // CHECK: nvvm.cluster.arrive
 // CHECK-NEXT: nvvm.cluster.wait
-// Of six k tiles, the first two CTAs have two and the others one: the CTA's k tile is its step times 4, plus its rank.
+// The first two CTAs have two of six k tiles and the others one: the CTA's k tile is its step times 4, plus its rank.
 // CHECK: %[[RANK:.*]] = nvvm.read.ptx.sreg.cluster.ctarank range <i32, 0, 4>
 // CHECK-NEXT: %[[LEFT:.*]] = arith.subi %c9_i32, %[[RANK]]
 // CHECK-NEXT: arith.divui %[[LEFT]], %c4_i32
