@@ -269,9 +269,47 @@ TEST_F(CostTest, OneTokenFillsTheBus) {
   tile::GemmOp op = makeFirst(kQwen30);
   tile::ConfigAttr config = enumerate(op, kQwen30, 0, 1).front().config;
   const DeviceRates &device = *getDeviceRates(target);
-  EXPECT_GE(predict(op, kQwen30, config, 1).items * device.smReadBytes,
+  auto ctas = double(std::max<int64_t>(asGemm(config).getSplitK(), 1));
+  EXPECT_GE(predict(op, kQwen30, config, 1).items * ctas * device.smReadBytes,
             device.readBytes);
   EXPECT_LE(asGemm(config).getBlockM().back(), 16);
+}
+
+/// Where few CTAs would multiply many k tiles one after another, clusters share
+/// them, as long as all run at once.
+TEST_F(CostTest, FewTilesSplitK) {
+  constexpr Products narrow = {256, 8, 7168, 256}, deep = {384, 6, 7168, 192};
+  for (tile::GemmOp op : {makeScaled(narrow, /*quantizes=*/false),
+                          makeScaled(narrow, /*quantizes=*/true)}) {
+    double apart = std::numeric_limits<double>::infinity(), split = apart;
+    for (const Candidate &candidate : enumerate(op, narrow, 1, 1)) {
+      if (!candidate.whyNot.empty())
+        continue;
+      Prediction time = predict(op, narrow, candidate.config, 1);
+      int64_t ctas = asGemm(candidate.config).getSplitK();
+      (ctas ? split : apart) = std::min(ctas ? split : apart, time.us);
+      EXPECT_GE(time.us, time.floorUs);
+      if (ctas) {
+        EXPECT_LE(time.items * double(ctas),
+                  double(target.getMultiprocessors()));
+      }
+    }
+    EXPECT_LT(split, 0.8 * apart);
+    EXPECT_GT(asGemm(enumerate(op, narrow, 1, 1).front().config).getSplitK(),
+              0);
+  }
+  // More CTAs than multiprocessors have tiles.
+  for (tile::GemmOp op : {makeFirst(kQwen235), makeFirst(deep)})
+    for (const Candidate &candidate : enumerate(op, kQwen235, 256, 256))
+      EXPECT_EQ(asGemm(candidate.config).getSplitK(), 0);
+  EXPECT_GT(
+      asGemm(enumerate(makeFirst(deep), deep, 1, 1).front().config).getSplitK(),
+      0);
+  // Dense gemms run beside others.
+  constexpr Products router = {512, 10, 7168, 512};
+  for (const Candidate &candidate : enumerate(makeRouter(router), router, 1, 1))
+    if (auto config = dyn_cast<tile::Sm90GemmAttr>(candidate.config))
+      EXPECT_EQ(config.getSplitK(), 0);
 }
 
 /// A little more than two waves of long items would take three.

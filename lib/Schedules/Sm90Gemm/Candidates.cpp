@@ -153,12 +153,13 @@ tile::ConfigAttr makeConfig(tile::GemmOp op, const Target &target, int64_t n,
                             ArrayRef<int64_t> tileRows, int64_t step,
                             bool mapRows, int64_t maxStages,
                             bool noSwapAB = false,
-                            bool dynamicScheduler = false, int64_t l2Rows = 0) {
+                            bool dynamicScheduler = false, int64_t l2Rows = 0,
+                            int64_t splitK = 0) {
   constexpr int64_t minStages = 3;
   auto make = [&](int64_t stages) {
     return tile::Sm90GemmAttr::get(op->getContext(), tileRows, n, step, stages,
                                    l2Rows, mapRows, noSwapAB, dynamicScheduler,
-                                   /*multicast_weights=*/false, /*split_k=*/0);
+                                   /*multicast_weights=*/false, splitK);
   };
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).shared().getBytes();
@@ -223,23 +224,29 @@ double getPenaltyPerBlockM(tile::GemmOp op, const Target &target) {
 /// CTA.
 class CandidateFinder {
 public:
-  /// `mayScheduleDynamically`: CTAs may use the dynamic scheduler if there are
-  /// many tiles.
+  /// `isAlone`: the gemm is not joined, so that CTAs may use the dynamic
+  /// scheduler if there are many tiles, and be in clusters if there are few.
   CandidateFinder(tile::GemmOp op, tile::LoadAttr load, const Target &target,
-                  bool mayScheduleDynamically, int64_t step)
+                  bool isAlone, int64_t step)
       : op(op), target(target), step(step),
         schedule(*findSchedule(target, "sm90.gemm")),
         penaltyPerBlockM(getPenaltyPerBlockM(op, target)),
         model(makeGemmCost(op, load, target)),
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
-        mapRows(mayMapRows(op)) {
-    if (mayScheduleDynamically && op.getOffsets()) {
-      int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
-      RowCounts counts(load, groups, points.back(), Routing::Uniform);
-      constexpr double tileRows = 128;
-      maxTiles =
-          std::max(counts.active, counts.rows * double(groups) / tileRows);
-    }
+        mapRows(mayMapRows(op)),
+        maySplit(isAlone && op.getOffsets() && !op.getSignals() &&
+                 !op.getAwaits() && !getAdapterTiles(op)) {
+    if (!op.getOffsets())
+      return;
+    int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);
+    auto countTiles = [&](int64_t tokens, double tileRows) {
+      RowCounts counts(load, groups, tokens, Routing::Uniform);
+      return std::max(counts.active, counts.rows * double(groups) / tileRows);
+    };
+    fewestTiles = countTiles(points.front(), kSplitRows);
+    constexpr double tileRows = 128;
+    if (isAlone)
+      maxTiles = countTiles(points.back(), tileRows);
   }
 
   std::vector<Candidate> run(int64_t weightRows);
@@ -250,6 +257,9 @@ private:
   void findFor(int64_t weightRows);
   void add(tile::ConfigAttr config, ArrayRef<int64_t> tileRows,
            std::string whyNot);
+  /// Adds configs whose tiles are taken by clusters, where few CTAs would have
+  /// tiles.
+  void addSplits(int64_t weightRows);
   /// Adds configs with input rows on M.
   void addWithoutSwapAB(int64_t weightRows);
   tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> tileRows,
@@ -276,6 +286,11 @@ private:
   std::unique_ptr<CostModel> model;
   SmallVector<int64_t> points;
   bool mapRows;
+  /// Clusters may share tiles. Dense gemms mostly run beside other launches,
+  /// whose CTAs would leave clusters no place.
+  bool maySplit;
+  /// Approximate number of M tiles at the fewest tokens.
+  double fewestTiles = 0;
   /// Approximate number of M tiles at the most tokens; 0 without the dynamic
   /// scheduler.
   double maxTiles = 0;
@@ -381,8 +396,36 @@ void CandidateFinder::addWithoutSwapAB(int64_t weightRows) {
     }
 }
 
+/// At the fewest tokens all clusters run at once.
+void CandidateFinder::addSplits(int64_t weightRows) {
+  int64_t blockN = weightRows / (op.getLayout() ? 2 : 1);
+  int64_t columns = cast<MemRefType>(op.getResult().getType()).getDimSize(1);
+  auto multiprocessors = double(target.getMultiprocessors());
+  if (fewestTiles * double(llvm::divideCeil(columns, blockN)) * 2 >
+      multiprocessors)
+    return;
+  // Consumers that share a block have half of the rows each.
+  constexpr int64_t leastSteps = 2;
+  GemmProblem problem(op);
+  int64_t low = weightRows == kBlockRows ? 16 : 8;
+  for (int64_t ctas : {2, 4, 8})
+    for (const BlockMs &tileRows : {BlockMs{low}, {low, kSplitRows}}) {
+      constexpr int64_t maxStages = 16;
+      tile::ConfigAttr config =
+          makeConfig(op, target, blockN, tileRows, step, mapRows, maxStages,
+                     /*noSwapAB=*/false, /*dynamicScheduler=*/false,
+                     /*l2Rows=*/0, ctas);
+      TileShape tile(problem, cast<tile::Sm90GemmAttr>(config));
+      if (tile.getLeastKTiles() >= leastSteps &&
+          fewestTiles * double(tile.getNTiles() * ctas) <= multiprocessors)
+        add(config, tileRows, getWhyNot(config));
+    }
+}
+
 std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   findFor(weightRows);
+  if (maySplit)
+    addSplits(weightRows);
   // With rows on M and scales per k tile, a thread then has the scales of two
   // rows. Promotion without scales leaves as few registers for others.
   constexpr int64_t fewest = 128;
@@ -419,8 +462,7 @@ tile::ConfigAttr CandidateFinder::adaptToSkew(tile::Sm90GemmAttr chosen) {
 /// Searches the candidates for all numbers of weight rows and all values of
 /// BLOCK_K in parallel: most of the time to lower a layer is spent here.
 std::vector<Candidate> findCandidates(tile::GemmOp op, tile::LoadAttr load,
-                                      const Target &target,
-                                      bool mayScheduleDynamically) {
+                                      const Target &target, bool isAlone) {
   static constexpr int64_t fromShared[] = {64, 128, 256},
                            fromRegisters[] = {128, 192, 256};
   ArrayRef<int64_t> weightRows = hasPrepackedLayout(op.getWeightQuantAttr())
@@ -433,8 +475,7 @@ std::vector<Candidate> findCandidates(tile::GemmOp op, tile::LoadAttr load,
   std::vector<std::vector<Candidate>> found(kinds.size());
   parallelFor(op.getContext(), 0, kinds.size(), [&](size_t i) {
     auto [rows, step] = kinds[i];
-    found[i] = CandidateFinder(op, load, target, mayScheduleDynamically, step)
-                   .run(rows);
+    found[i] = CandidateFinder(op, load, target, isAlone, step).run(rows);
   });
   std::vector<Candidate> all;
   for (std::vector<Candidate> &some : found)
@@ -470,9 +511,9 @@ std::vector<Candidate> sm90::getGemmCandidates(Operation *op,
       !declineQuant(gemm).empty())
     return {};
   // Joined gemms have no dynamic scheduler.
-  bool mayScheduleDynamically = !getPartner(gemm);
+  bool isAlone = !getPartner(gemm);
   std::vector<Candidate> candidates =
-      findCandidates(gemm, load, target, mayScheduleDynamically);
+      findCandidates(gemm, load, target, isAlone);
   llvm::append_range(candidates, anygpu::getGemvCandidates(gemm));
   return candidates;
 }
@@ -481,7 +522,7 @@ std::vector<Candidate> sm90::getOrderedCandidates(Operation *op,
                                                   tile::LoadAttr load,
                                                   const Target &target) {
   return findCandidates(cast<tile::GemmOp>(op), load, target,
-                        /*mayScheduleDynamically=*/false);
+                        /*isAlone=*/false);
 }
 
 tile::ConfigAttr sm90::adaptToSkew(Operation *op, tile::LoadAttr load,
@@ -492,7 +533,7 @@ tile::ConfigAttr sm90::adaptToSkew(Operation *op, tile::LoadAttr load,
   if (!config || !config.getDynamicScheduler())
     return chosen;
   return CandidateFinder(cast<tile::GemmOp>(op), load, target,
-                         /*mayScheduleDynamically=*/true, config.getBlockK())
+                         /*isAlone=*/true, config.getBlockK())
       .adaptToSkew(config);
 }
 

@@ -358,6 +358,14 @@ double GemmCost::getAdapterTiles(const GemmShape &shape, double rows) const {
          double(tiles->getTilesOfAdapter());
 }
 
+/// Clocks until the first CTA of a cluster has the sums of the others, beyond
+/// those of its own k tiles. No time of this has been measured.
+static double getShareClk(const GemmShape &shape) {
+  constexpr double waitClk = 2000, perCtaClk = 90;
+  auto others = double(shape.tile().splitK - 1);
+  return others > 0 ? waitClk + perCtaClk * others : 0;
+}
+
 void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
                         Work &work) const {
   auto rows = double(blockM);
@@ -368,6 +376,9 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
                                shape.tile().getBlocks(blockM));
   auto width = double(shape.tile().getProductWidth(blockM));
   double steps = double(shape.tile().getKTiles());
+  // If several CTAs share a tile, the most that one has.
+  auto ownSteps =
+      double(llvm::divideCeil(shape.tile().getKTiles(), shape.tile().splitK));
   // A k tile is 128 bytes deep: four wgmmas.
   constexpr double perStep = 4;
   // Operations per column of N, for 64 rows and K = 16 of 16-bit elements.
@@ -389,7 +400,13 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   constexpr double turns = double(kRowThreads) / kWarp;
   stepClk = std::max(stepClk,
                      getQuantizationClk(shape, use.rows / use.tiles) / turns);
-  double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
+  // A consumer waits for the wgmmas of a block before it adds their sums (H200,
+  // dsv3_ep8, one token: 14.4, 16.7 and 20.0 us with 64, 128 and 256 rows).
+  constexpr double promotedClk = 90;
+  double leastClk = device.stepClk;
+  if (shape.problem().promotes && !shape.problem().isPrepacked())
+    leastClk += promotedClk * chains / double(shape.tile().getConsumers());
+  double clk = device.itemClk + ownSteps * std::max(leastClk, stepClk);
   clk /= device.tensorShare;
   // Consumers look at the weights of an adapter, and meet, before they multiply
   // them; no time of this has been measured.
@@ -423,6 +440,7 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
       epilogue += bytes / device.smL2BytesPerClk;
       work.l2Bytes += use.tiles * bytes;
     }
+  clk += getShareClk(shape);
   work.productClk += use.tiles * clk;
   work.epilogueClk += use.tiles * epilogue;
   work.kinds.push_back({clk + epilogue, use.tiles});
@@ -529,7 +547,10 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   if (work.tiles == 0)
     return predictIdle();
   double nTiles = double(shape.tile().getNTiles());
-  double sms = double(device.multiprocessors);
+  // CTAs, or clusters that take a tile each.
+  auto together = double(shape.tile().splitK);
+  double ctas = double(shape.tile().countResidentCtas(device.multiprocessors));
+  double sms = ctas / together;
 
   Prediction result;
   result.activeGroups = rows.active;
@@ -541,7 +562,8 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   result.floorUs = getFloor(shape, rows, bytes);
 
   double itemBytes =
-      double(shape.shared().getWeightBytes() * shape.tile().getKTiles());
+      double(shape.shared().getWeightBytes()) *
+      double(llvm::divideCeil(shape.tile().getKTiles(), shape.tile().splitK));
   double memory = bytes / (device.readBytes * device.streamShare);
   // Some pipeline stages are being read, fewer if they are deeper; the others
   // wait for memory.
@@ -552,7 +574,7 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   auto addInverse = [](double a, double b) {
     return root4(power4(a) + power4(b));
   };
-  memory *= addInverse(1, device.readBytes / sms / rate);
+  memory *= addInverse(1, device.readBytes / ctas / rate);
   double smSeconds = itemBytes * addInverse(1 / device.smReadBytes, 1 / rate);
   // Only one of the concurrent tiles reads the weights from memory.
   double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
@@ -583,10 +605,10 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
       1e6 * work.epilogueClk * nTiles * share / device.tensorClock;
   result.tensorUs = busyUs - result.epilogueUs;
   // L2 traffic of all SMs, or of the SM with the most items.
-  result.l2Us =
-      1e6 * work.l2Bytes * nTiles *
-      std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
-      device.tensorClock;
+  result.l2Us = 1e6 * work.l2Bytes * nTiles *
+                std::max(1 / device.l2BytesPerClk,
+                         share / together / device.smL2BytesPerClk) /
+                device.tensorClock;
   double operations =
       work.rows *
       double(shape.problem().weightsPerColumn * shape.problem().launchColumns) *
@@ -612,6 +634,11 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
                    std::pow(result.l2Us, order) +
                    std::pow(result.powerUs, order),
                1 / order);
+  // Clusters are for few tiles: with more, CTAs of their own do as well, and
+  // that clusters keep up is assumed.
+  constexpr double manyWaves = 2, perWave = 0.04;
+  if (shape.tile().splitK > 1)
+    result.us *= 1 + perWave * std::max(0.0, result.waves - manyWaves);
   return result;
 }
 
