@@ -206,7 +206,7 @@ TEST(PtxasLimits, QuantizedRowsFitInRegisters) {
                              "block_n = 64, block_m = [8], stages = 4",
                              "block_n = 64, block_m = [8, 32], stages = 7",
                              "block_n = 128, block_m = [8, 16], stages = 5",
-                             "block_n = 128, block_m = [24, 32], stages = 3"}) {
+                             "block_n = 128, block_m = [8, 24], stages = 4"}) {
     SCOPED_TRACE(blocks);
     for (std::string element : {"bf16", "f16"})
       for (bool isGiven : {false, true})

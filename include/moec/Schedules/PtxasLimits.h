@@ -175,6 +175,9 @@ constexpr int64_t getMaxSumsAndScales(int64_t blocks) {
 
 /// BLOCK_M where threads copy rows. CandidatesDoNotSpill.
 inline constexpr int64_t kCopiedRows = 192;
+/// Accumulators where threads quantize the rows that they copy.
+/// QuantizedRowsFitInRegisters.
+inline constexpr int64_t kQuantizedSums = 40;
 /// BLOCK_M where threads copy adapters. AdaptersFitInRegisters.
 inline constexpr int64_t kAdapterRows = 144;
 /// Swapped A and B with promotion: values of BLOCK_M, and accumulators beside

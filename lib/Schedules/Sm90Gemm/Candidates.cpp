@@ -122,6 +122,11 @@ std::string spills(tile::GemmOp op, const GemmShape &shape) {
            " accumulators leaves too few registers if rows and scales are "
            "copied without tensor maps; at most " +
            std::to_string(most) + " are tried";
+  if (problem.quantizesInput && sums > ptxas::kQuantizedSums)
+    return std::to_string(sums) +
+           " accumulators leave too few registers to quantize rows as they "
+           "are copied; at most " +
+           std::to_string(ptxas::kQuantizedSums) + " are tried";
   if (problem.adapters && tile.getMaxBlockM() > ptxas::kAdapterRows)
     return "block_m up to " + std::to_string(tile.getMaxBlockM()) +
            " leaves too few registers to copy adapters; at most " +

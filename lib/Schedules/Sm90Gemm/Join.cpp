@@ -108,7 +108,9 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
       return std::nullopt;
     if (sharing == Sharing::Fits &&
         schedule.whyIllegal(first, configs.first, target).empty() &&
-        schedule.whyIllegal(second, configs.second, target).empty())
+        schedule.whyIllegal(second, configs.second, target).empty() &&
+        (!other.problem().quantizesInput ||
+         whySpills(second, configs.second).empty()))
       return configs;
   }
   return std::nullopt;
