@@ -123,6 +123,10 @@ bool QuantizeRows::areForced(const RewriteSite &site) {
 std::string QuantizeRows::whyIllegal(const RewriteSite &site) {
   if (isForced(getKernel(site.getLaunch())))
     return "the quantization has a forced config";
+  auto variant = cast<plan::VariantOp>(site.getLaunch()->getParentOp());
+  std::optional<int64_t> most = getParameter("most");
+  if (most && int64_t(variant.getMaxTokens()) > *most)
+    return "the range has more tokens than 'most'";
   for (plan::LaunchOp launch : getProducts(site)) {
     tile::KernelOp kernel = getKernel(launch);
     if (!kernel.getLoadAttr() && !isForced(kernel))

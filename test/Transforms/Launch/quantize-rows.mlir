@@ -22,6 +22,10 @@
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden_quantized:elements_per_cta=2048}" --tile-rewrite-launches="only=quantize-rows target=sm_90a configs={hidden_quantized:elements_per_cta=2048}" | FileCheck %s --check-prefix=KEPT
 // KEPT: plan.launch @hidden_quantized
 // KEPT-NOT: plan.launch @quantized
+// Ranges of more tokens than `most` stay.
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a -o %t.assigned
+// RUN: moe-opt %t.assigned --split-input-file --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=15,quantize-rows.always target=sm_90a" | diff - %t.assigned
+// RUN: moe-opt %t.assigned --split-input-file --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16 target=sm_90a" | FileCheck %s
 // Other targets quantize apart.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
 // RUN: moe-opt %t.sm80 --split-input-file --tile-rewrite-launches="only=quantize-rows target=sm_80" | diff - %t.sm80
