@@ -283,8 +283,10 @@ TEST_F(CostTest, FewTilesSplitK) {
                           makeScaled(narrow, /*quantizes=*/true)}) {
     double apart = std::numeric_limits<double>::infinity(), split = apart;
     for (const Candidate &candidate : enumerate(op, narrow, 1, 1)) {
-      if (!candidate.whyNot.empty())
+      if (!candidate.whyNot.empty()) {
+        EXPECT_EQ(asGemm(candidate.config).getSplitK(), 0);
         continue;
+      }
       Prediction time = predict(op, narrow, candidate.config, 1);
       int64_t ctas = asGemm(candidate.config).getSplitK();
       (ctas ? split : apart) = std::min(ctas ? split : apart, time.us);

@@ -422,8 +422,9 @@ void CandidateFinder::addSplits(int64_t weightRows) {
                      /*l2Rows=*/0, ctas);
       TileShape tile(problem, cast<tile::Sm90GemmAttr>(config));
       if (tile.getLeastKTiles() >= leastSteps &&
-          fewestTiles * double(tile.getNTiles() * ctas) <= multiprocessors)
-        add(config, tileRows, getWhyNot(config));
+          fewestTiles * double(tile.getNTiles() * ctas) <= multiprocessors &&
+          getWhyNot(config).empty())
+        add(config, tileRows, {});
     }
 }
 

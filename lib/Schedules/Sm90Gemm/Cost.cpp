@@ -635,10 +635,10 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
                    std::pow(result.powerUs, order),
                1 / order);
   // Clusters are for few tiles: with more, CTAs of their own do as well, and
-  // that clusters keep up is assumed.
-  constexpr double manyWaves = 2, perWave = 0.04;
+  // that clusters keep up is assumed. A small gain may be none.
+  constexpr double manyWaves = 2, perWave = 0.04, doubt = 0.05;
   if (shape.tile().splitK > 1)
-    result.us *= 1 + perWave * std::max(0.0, result.waves - manyWaves);
+    result.us *= 1 + doubt + perWave * std::max(0.0, result.waves - manyWaves);
   return result;
 }
 
