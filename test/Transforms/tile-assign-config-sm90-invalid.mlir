@@ -524,3 +524,15 @@ tile.kernel @adapters(%x: memref<?x256xbf16>, %w: memref<3x128x256xbf16>, %o: me
     } {config = #tile.sm90_gemm<block_m = [16], block_n = 128, block_k = 64, stages = 4, split_k = 2>}
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x2x2xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{split_k = 2, but threads that quantize rows take the k tiles in turns; give 0}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x256x256xf8E4M3FN>)
+      weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input,
+       config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4, split_k = 2>}
+  tile.return
+}

@@ -240,7 +240,8 @@ public:
         points(getTokenPoints(load.getMinTokens(), load.getMaxTokens())),
         mapRows(mayMapRows(op)),
         maySplit(isAlone && op.getOffsets() && !op.getSignals() &&
-                 !op.getAwaits() && !getAdapterTiles(op)) {
+                 !op.getAwaits() && !getAdapterTiles(op) &&
+                 !op.getQuantizesInput()) {
     if (!op.getOffsets())
       return;
     int64_t groups = cast<MemRefType>(op.getWeight().getType()).getDimSize(0);

@@ -147,12 +147,11 @@ PipelineState BoxProducer::emit(PipelineState first) {
 
 void BoxProducer::setup() {
   Sm90TileScheduler::Items items = gemm.scheduler.getItems();
-  int64_t most =
-      llvm::divideCeil(getStepsAhead(), shape.tile().getLeastKTiles());
+  int64_t ahead = getStepsAhead();
+  int64_t most = llvm::divideCeil(ahead, shape.tile().getLeastKTiles());
   items.end = min(items.end, items.first + items.step * most);
   gemm.scheduler.forTiles(items, emitter.i32(0), [&](Sm90Tile tile, I32 done) {
-    I32 left = emitter.i32(getStepsAhead()) - done;
-    I32 steps = min(gemm.countSteps(), left);
+    I32 steps = min(gemm.countSteps(), emitter.i32(ahead) - done);
     emitter.loop(emitter.index(0), emitter.toIndex(steps), 1, [&](Index i) {
       I32 step = emitter.toI32(i), kTile = gemm.getKTile(step);
       emitter.ifThen(isFirst,

@@ -341,6 +341,8 @@ std::string splitIllegal(tile::GemmOp gemm, const GemmProblem &problem,
     reason = "clusters take tiles in a fixed order, without dynamic_scheduler";
   else if (problem.adapters)
     reason = "the k tiles of adapters are not split";
+  else if (problem.quantizesInput)
+    reason = "threads that quantize rows take the k tiles in turns";
   else if (gemm.getSignals() || gemm.getAwaits())
     reason = "CTAs that wait for each other run without clusters";
   return reason.empty() ? reason : ", but " + reason + "; give 0";

@@ -124,9 +124,14 @@ std::string QuantizeRows::whyIllegal(const RewriteSite &site) {
   if (isForced(getKernel(site.getLaunch())))
     return "the quantization has a forced config";
   auto variant = cast<plan::VariantOp>(site.getLaunch()->getParentOp());
+  // With one token layers of block fp8 are up to 20 % faster; with 4 and 8 up
+  // to 8 % slower, for each of more tiles waits for its rows (H200).
+  constexpr int64_t fewTokens = 1;
   std::optional<int64_t> most = getParameter("most");
+  if (!most && !getParameter("always"))
+    most = fewTokens;
   if (most && int64_t(variant.getMaxTokens()) > *most)
-    return "the range has more tokens than 'most'";
+    return "the range has more tokens than 'most', " + std::to_string(*most);
   for (plan::LaunchOp launch : getProducts(site)) {
     tile::KernelOp kernel = getKernel(launch);
     if (!kernel.getLoadAttr() && !isForced(kernel))

@@ -11,8 +11,8 @@ def QuantizeRowsRewrite : LaunchRewrite<"quantize-rows"> {
     Removes a `tile.quantize` of bf16 or f16 rows, in groups or by a given scale, if only gemms multiply its results:
     these get `quantizes_input` and read the rows themselves. There is one launch less, and a gemm before it may write
     its results in tiles of any width. Each CTA quantizes the rows of its tiles again, so tiles have few rows. Applied,
-    per range of tokens, if predicted to save more time than `quantize-results` would, or wherever legal with `always`;
-    with `most` only in ranges of up to so many tokens. A gemm with a forced config keeps it, and quantizes if it can; a
+    in ranges of up to `most` tokens (1), if predicted to save more time than `quantize-results` would, or wherever legal
+    with `always`. A gemm with a forced config keeps it, and quantizes if it can; a
     quantization with a forced config stays.
   }];
 }

@@ -1,6 +1,6 @@
 // Gemms that quantize rows by one given scale as they copy them.
-// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows target=sm_90a" | FileCheck %s
-// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows target=sm_90a" --remarks-filter=tile-rewrite-launches 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a" | FileCheck %s
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a" --remarks-filter=tile-rewrite-launches 2>&1 | FileCheck %s --check-prefix=WHY
 // WHY: [Missed] quantize-rows | {{.*}}"rows that are quantized as they are copied need a given scale or scales of 128 elements, those of a k tile"
 
 // A given scale stays an operand.

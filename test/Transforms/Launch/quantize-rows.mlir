@@ -1,30 +1,31 @@
 // Gemms that quantize rows as they copy them.
-// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows target=sm_90a" | FileCheck %s
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a" | FileCheck %s
 // A second run changes nothing.
-// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows target=sm_90a" -o %t.once
-// RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=quantize-rows target=sm_90a" | diff - %t.once
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a" -o %t.once
+// RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a" | diff - %t.once
 // With many tokens the rows of several tiles along N are quantized once, unless that is asked for; tiles stay low.
 // RUN: sed -e "s/max_tokens = 16,/max_tokens = 16384,/; s/min_tokens = 0/min_tokens = 4096/; s/tokens 0 to 16/tokens 0 to 16384/; s/max_tokens 16/max_tokens 16384/" %s > %t.many.mlir
-// RUN: moe-opt %t.many.mlir --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows target=sm_90a" | FileCheck %s --check-prefix=MANY
+// RUN: moe-opt %t.many.mlir --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a" | FileCheck %s --check-prefix=MANY
 // MANY: plan.launch @hidden_quantized
 // MANY-NEXT: plan.launch @hidden ins(%hidden_quantized,
 // RUN: moe-opt %t.many.mlir --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-rows set=quantize-rows.always target=sm_90a" | FileCheck %s --check-prefix=ALWAYS
 // ALWAYS: plan.launch @hidden ins(%hidden_states,
 // ALWAYS: block_m = [{{((8|16|24|32)(, )?)+}}],{{.*}}quantizes_input
 // A forced config that copies rows by tensor maps, and one that can quantize.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={out:block_m=16 block_n=128 stages=4 map_rows}" --tile-rewrite-launches="only=quantize-rows target=sm_90a configs={out:block_m=16 block_n=128 stages=4 map_rows}" --remarks-filter=tile-rewrite-launches 2>&1 | FileCheck %s --check-prefix=WHY
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={out:block_m=16 block_n=128 stages=4 map_rows}" --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a configs={out:block_m=16 block_n=128 stages=4 map_rows}" --remarks-filter=tile-rewrite-launches 2>&1 | FileCheck %s --check-prefix=WHY
 // WHY: [Passed] quantize-rows | {{.*}}Function=hidden_quantized
 // WHY: [Missed] quantize-rows | {{.*}}Function=quantized {{.*}}"map_rows = true, but a tensor map cannot quantize rows"
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=24 block_n=64 stages=3}" --tile-rewrite-launches="only=quantize-rows target=sm_90a configs={hidden:block_m=24 block_n=64 stages=3}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:block_m=24 block_n=64 stages=3}" --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a configs={hidden:block_m=24 block_n=64 stages=3}" | FileCheck %s --check-prefix=FORCED
 // FORCED: tile.kernel @hidden(
 // FORCED: block_m = [24], block_n = 64, block_k = 128, stages = 3{{.*}}quantizes_input
 // A quantization with a forced config stays.
-// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden_quantized:elements_per_cta=2048}" --tile-rewrite-launches="only=quantize-rows target=sm_90a configs={hidden_quantized:elements_per_cta=2048}" | FileCheck %s --check-prefix=KEPT
+// RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden_quantized:elements_per_cta=2048}" --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16384 target=sm_90a configs={hidden_quantized:elements_per_cta=2048}" | FileCheck %s --check-prefix=KEPT
 // KEPT: plan.launch @hidden_quantized
 // KEPT-NOT: plan.launch @quantized
 // Ranges of more tokens than `most` stay.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a -o %t.assigned
 // RUN: moe-opt %t.assigned --split-input-file --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=15,quantize-rows.always target=sm_90a" | diff - %t.assigned
+// RUN: moe-opt %t.assigned --split-input-file --tile-rewrite-launches="only=quantize-rows target=sm_90a" | diff - %t.assigned
 // RUN: moe-opt %t.assigned --split-input-file --tile-rewrite-launches="only=quantize-rows set=quantize-rows.most=16 target=sm_90a" | FileCheck %s
 // Other targets quantize apart.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
