@@ -279,8 +279,10 @@ TEST_F(CostTest, OneTokenFillsTheBus) {
 /// them, as long as all run at once.
 TEST_F(CostTest, FewTilesSplitK) {
   constexpr Products narrow = {256, 8, 7168, 256}, deep = {384, 6, 7168, 192};
-  for (tile::GemmOp op : {makeScaled(narrow, /*quantizes=*/false),
-                          makeScaled(narrow, /*quantizes=*/true)}) {
+  // CTAs that quantize results have 128 columns, so that few have tiles; others
+  // may have 32 (H200, dsr1_tp8_fp8: 23.7 us apart, 25.9 split).
+  for (bool quantizes : {false, true}) {
+    tile::GemmOp op = makeScaled(narrow, quantizes);
     double apart = std::numeric_limits<double>::infinity(), split = apart;
     for (const Candidate &candidate : enumerate(op, narrow, 1, 1)) {
       if (!candidate.whyNot.empty()) {
@@ -296,9 +298,10 @@ TEST_F(CostTest, FewTilesSplitK) {
                   double(target.getMultiprocessors()));
       }
     }
-    EXPECT_LT(split, 0.8 * apart);
-    EXPECT_GT(asGemm(enumerate(op, narrow, 1, 1).front().config).getSplitK(),
-              0);
+    bool isSplit =
+        asGemm(enumerate(op, narrow, 1, 1).front().config).getSplitK() > 0;
+    EXPECT_EQ(split < 0.8 * apart, quantizes);
+    EXPECT_EQ(isSplit, quantizes);
   }
   // More CTAs than multiprocessors have tiles.
   for (tile::GemmOp op : {makeFirst(kQwen235), makeFirst(deep)})

@@ -401,13 +401,7 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   constexpr double turns = double(kRowThreads) / kWarp;
   stepClk = std::max(stepClk,
                      getQuantizationClk(shape, use.rows / use.tiles) / turns);
-  // A consumer waits for the wgmmas of a block before it adds their sums (H200,
-  // dsv3_ep8, one token: 14.4, 16.7 and 20.0 us with 64, 128 and 256 rows).
-  constexpr double promotedClk = 90;
-  double leastClk = device.stepClk;
-  if (shape.problem().promotes && !shape.problem().isPrepacked())
-    leastClk += promotedClk * chains / double(shape.tile().getConsumers());
-  double clk = device.itemClk + ownSteps * std::max(leastClk, stepClk);
+  double clk = device.itemClk + ownSteps * std::max(device.stepClk, stepClk);
   // Threads that quantize rows begin with those of a tile when its weights are
   // on their way (H200, qwen35_35b_fp8: 1, 5 and 7 us at 1, 4 and 8 tokens).
   constexpr double quantizedTileClk = 1200;
@@ -634,7 +628,7 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
     result.fixedUs += adapterWaits * near * device.latencyUs;
   // A cluster starts when all of its CTAs can, behind the launch before (H200,
   // one token of four layers of fp8: 2 to 6 us more than expected without).
-  constexpr double clusterUs = 4;
+  constexpr double clusterUs = 5;
   if (shape.tile().splitK > 1)
     result.fixedUs += clusterUs;
   double order = device.overlapOrder;
