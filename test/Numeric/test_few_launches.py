@@ -29,7 +29,7 @@ FORMS = {
               {"router_logits", "route_0_route_1_experts_hidden_experts_out_output"}),
     # Sums of a gemm whose CTAs draw tiles, and of one whose tiles have a fixed order.
     "prepacked": (MXFP4, 4, (), None, None),
-    "block_fp8": (FP8, 4, (), None, {"router_logits", "route_0_route_1_experts_hidden_experts_out_output"}),
+    "block_fp8": (FP8, 4, ("--set=quantize-rows.most=4",), None, {"router_logits", "route_0_route_1_experts_hidden_experts_out_output"}),
     "block_fp8_apart": (FP8, 4, ("--disable=quantize-rows",), None,
                         {"router_logits", "hidden_quantized_route_0_route_1", "experts_hidden_experts_out_output"}),
     "ordered": (IDS | MXFP4, 4, ("--config=experts_out:block_m=8 block_n=128 stages=3 dynamic_scheduler=false",), None,

@@ -72,16 +72,16 @@ def test_layers(layer, runs):
 @pytest.mark.parametrize("weight", ["fp8_block128", "mxfp4"])
 def test_few_wide_rows(weight, runs, tmp_path):
     """The compiler splits K where few CTAs would have tiles; with block fp8 the results are quantized too."""
-    fields = {"hidden_size": 2048, "num_experts": 16, "top_k": 4, "intermediate_size": 128,
+    fields = {"hidden_size": 4096, "num_experts": 16, "top_k": 4, "intermediate_size": 128,
               "quantization": {"weight": weight}}
     (tmp_path / "model.json").write_text(json.dumps(SPEC | fields))
     command = [str(binary("moe-compile")), str(tmp_path / "model.json"), "--target=sm_90a", "--emit=tile"]
-    tile = subprocess.run([*command, "--max-tokens=4"], capture_output=True, text=True, check=True).stdout
+    tile = subprocess.run([*command, "--max-tokens=2"], capture_output=True, text=True, check=True).stdout
     assert "split_k = " in tile
     assert ("result_quant" in tile) == (weight == "fp8_block128")
     invariant = subprocess.run([*command, "--batch-invariant"], capture_output=True, text=True, check=True).stdout
     assert "split_k = " not in invariant
-    run = runs.get(Case(f"split_k_chosen_{weight}", SPEC | fields, 3), f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a",
-                   "--max-tokens=4")
+    run = runs.get(Case(f"split_k_chosen_{weight}", SPEC | fields, 2), f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a",
+                   "--max-tokens=2")
     report = run.check()
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
