@@ -226,7 +226,7 @@ class VllmKernel:
         if self.experts.expert_map is not None:
             self.experts._expert_map = self.experts.expert_map.to(weights.device)
         with set_current_vllm_config(self.config), bf16_by_default(), torch.no_grad():
-            # Of a model, vLLM asks here for the user's choice of activations alone.
+            # vLLM asks here for the user's choice of a model's activations alone.
             self.config.model_config = types.SimpleNamespace(quantization_config=None)
             self.method.process_weights_after_loading(self.experts)
             self.config.model_config = None

@@ -35,7 +35,7 @@ public:
         return text.data() + position;
     return nullptr;
   }
-  /// Whether find() has found an array, not a bracket.
+  /// True if find() has found an array, not a bracket.
   bool isArray() const { return isOfIndex; }
 
 private:
@@ -102,7 +102,7 @@ private:
     return reached <= kMaxBracketNesting;
   }
 
-  /// Whether the type `index` or an alias of a type follows.
+  /// True if the type `index` or an alias of a type follows.
   bool startsIndex(size_t from) const {
     StringRef rest = text.substr(from).ltrim();
     while (rest.starts_with("//"))

@@ -544,7 +544,7 @@ void readObject(FieldReader &reader, MethodReader readMethod,
   SchemeAssigner(reader, method, modules, names, context).assign(spec);
 }
 
-/// Whether an object of ModelOpt quantizes the KV cache and no weights.
+/// True if an object of ModelOpt quantizes the KV cache and no weights.
 bool quantizesCacheOnly(const json::Value &object) {
   const json::Member *algorithm = object.find("quant_algo");
   return algorithm && algorithm->value.isNull();

@@ -256,7 +256,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
   static mlir::DialectRegistry makeRegistry();
 
 private:
-  /// Whether no option is for another kind of target; prints which one is.
+  /// True if no option is for another kind of target; prints which one is.
   bool fitTargets() const;
 
   llvm::StringRef tool;

@@ -127,7 +127,7 @@ def test_slots_may_share_a_row():
 def test_a_refused_weight_leaves_earlier_ones():
     arguments = CALLS["fused_experts"]
     expected = functions.fused_experts(**arguments)
-    # Of the same address and shape, so that the same experts see them.
+    # The address and shape are the same, so that the same experts see them.
     for name in ("w1", "w2"):
         weight = arguments[name]
         with pytest.raises(moec.InvalidArgument, match="no overlap"):

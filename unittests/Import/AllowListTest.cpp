@@ -338,7 +338,7 @@ TEST(AllowList, FormsOfTheMlp) {
                   .find(std::string("'") + key + "' = 2 is not supported"),
               std::string::npos)
         << key;
-  // How many rows the model's code takes at once.
+  // The number of rows that the model's code takes at once.
   importOk(makeQwen(R"("chunk_size_feed_forward": 4)"));
 }
 

@@ -105,7 +105,7 @@ struct Sm90Shape {
   bool mapRows;
   /// Threads copy scales with each k tile.
   bool copiesScales;
-  /// These threads quantize the rows too.
+  /// Threads that copy scales quantize the rows too.
   bool quantizesRows;
   /// Weights are multiplied from registers, by `consumers` warpgroups.
   bool fromRegisters;

@@ -35,7 +35,7 @@ bool isBuffer(Value argument) {
       kernel)[cast<BlockArgument>(argument).getArgNumber()];
 }
 
-/// Whether tensor maps can load the input rows.
+/// True if tensor maps can load the input rows.
 bool mayMapRows(tile::GemmOp op) {
   return !op.getSource() && !op.getQuantizesInput() && isBuffer(op.getInput());
 }

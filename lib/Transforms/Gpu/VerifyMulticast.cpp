@@ -117,7 +117,7 @@ struct VerifyGpuMulticast
     return success();
   }
 
-  /// Whether the op, beside those without effects, accesses no shared memory: a
+  /// True if the op, beside those without effects, accesses no shared memory: a
   /// wait for the launches before, or text without instructions.
   static bool isHarmless(Operation *op) {
     if (auto text = dyn_cast<LLVM::InlineAsmOp>(op))
