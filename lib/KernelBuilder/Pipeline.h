@@ -98,8 +98,8 @@ public:
   mlir::Value stageAddress(I32 stage, int64_t offset = 0) const;
   Barrier full(I32 stage) const { return barrier(stage, 0); }
   Barrier empty(I32 stage) const { return barrier(stage, layout.stages); }
-  /// One warp, a stage per lane: initializes the barriers, whose phases end
-  /// after so many arrivals.
+  /// One warp: initializes the barriers, whose phases end after so many
+  /// arrivals.
   void init(int64_t fullArrivals, int64_t emptyArrivals) const;
 
   /// One warp that has read a stage: frees it in all CTAs that fill it.

@@ -39,8 +39,18 @@ Sm90TileScheduler::Sm90TileScheduler(tile::GemmOp op, AsyncEmitter &emitter,
 // The list of tiles
 //===----------------------------------------------------------------------===//
 
+/// The grid of the op's kernel if it is the same for all calls, else 0.
+static int64_t getConstantGrid(tile::GemmOp op) {
+  plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
+  return grid && grid.getExpr().isConstant() ? grid.getExpr().constantValue()
+                                             : 0;
+}
+
 I32 Sm90TileScheduler::countTakers() {
-  I32 ctas = emitter.numCtas();
+  // A constant makes divisions by it multiplications. Two divisions stand
+  // ahead of a CTA's first copy.
+  int64_t grid = getConstantGrid(op);
+  I32 ctas = grid ? emitter.i32(grid) : emitter.numCtas();
   int64_t together = shape.tile().splitK;
   return together == 1 ? ctas : ctas / together;
 }
@@ -51,11 +61,11 @@ I32 Sm90TileScheduler::getCtaOrder(I32 ctas) {
     return cta / together;
   // In a single gemm the first CTAs have a tile more, so that CTAs of the next
   // launch start on the SMs of the others first.
-  plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
-  if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
+  int64_t grid = getConstantGrid(op);
+  if (!sm90::getPartner(op) || !grid)
     return cta;
   // The factor is prime to the number of CTAs, so that indices are unique.
-  return cta * getCtaFactor(grid.getExpr().constantValue()) % ctas;
+  return cta * getCtaFactor(grid) % ctas;
 }
 
 Sm90TileScheduler::Items Sm90TileScheduler::getItems() {
