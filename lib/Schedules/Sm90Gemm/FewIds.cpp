@@ -67,23 +67,30 @@ void Sm90GroupTable::buildFromFew(SortIds &experts, Index slots) {
     auto fields() { return std::tie(before, tiles, rows); }
   };
   I32 zero = emitter.i32(0);
+  // Several slots at once, so that exchanges of keys overlap. Keys of lanes
+  // without a slot change no count.
+  constexpr int64_t slotsAtOnce = 8;
+  static_assert(kWarp % slotsAtOnce == 0);
   // Whole warps, because lanes exchange values.
   emitter.loop(emitter.index(0), emitter.index(shape.problem().groups + 1),
                emitter.getNumThreads(), [&](Index first) {
                  I32 group = emitter.toI32(first) + emitter.thread();
                  I32 own = group * 2;
                  Counts counts = emitter.loop(
-                     emitter.index(0), slots, 1, Counts{zero, zero, zero},
-                     [&](Index slot, Counts counts) {
-                       I32 other =
-                           emitter.getFromLane(key, emitter.toI32(slot));
-                       Flag isFirst = (other & 1) != 0;
-                       Flag isBefore = other < own;
-                       Flag isSame = (other | 1) == own + 1;
-                       Flag begins = isBefore & isFirst;
-                       return Counts{counts.before + isBefore.toI32(),
-                                     counts.tiles + begins.toI32(),
-                                     counts.rows + isSame.toI32()};
+                     emitter.index(0), slots, slotsAtOnce,
+                     Counts{zero, zero, zero}, [&](Index slot, Counts counts) {
+                       for (int64_t i = 0; i < slotsAtOnce; ++i) {
+                         I32 other =
+                             emitter.getFromLane(key, emitter.toI32(slot) + i);
+                         Flag isFirst = (other & 1) != 0;
+                         Flag isBefore = other < own;
+                         Flag isSame = (other | 1) == own + 1;
+                         Flag begins = isBefore & isFirst;
+                         counts.before = counts.before + isBefore.toI32();
+                         counts.tiles = counts.tiles + begins.toI32();
+                         counts.rows = counts.rows + isSame.toI32();
+                       }
+                       return counts;
                      });
                  emitter.ifThen(group <= shape.problem().groups, [&] {
                    store(group, {counts.before, counts.tiles, counts.rows,
