@@ -97,9 +97,15 @@ Value AsyncEmitter::mapShared(Value shared, I32 rank) {
   return NVVM::MapaOp::create(b, type, shared, rank);
 }
 
-void AsyncEmitter::clusterBarrier() {
+void AsyncEmitter::clusterArrive() {
   NVVM::ClusterArriveOp::create(b, UnitAttr());
-  NVVM::ClusterWaitOp::create(b, UnitAttr());
+}
+
+void AsyncEmitter::clusterWait() { NVVM::ClusterWaitOp::create(b, UnitAttr()); }
+
+void AsyncEmitter::clusterBarrier() {
+  clusterArrive();
+  clusterWait();
 }
 
 //===----------------------------------------------------------------------===//

@@ -65,6 +65,9 @@ public:
   /// Barrier of all threads of the cluster that have not ended; they see each
   /// other's accesses before.
   void clusterBarrier();
+  /// Its halves: each thread arrives, and waits before it arrives again.
+  void clusterArrive();
+  void clusterWait();
 
   //===--- Copies ---===//
 

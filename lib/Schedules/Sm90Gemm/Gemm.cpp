@@ -198,21 +198,23 @@ void moec::loadSm90AwaitedRows(Sm90Gemm &gemm, PipelineState first) {
   AsyncEmitter &emitter = gemm.emitter;
   const Pipeline &pipeline = gemm.pipeline;
   Flag isFirst = emitter.lane() == 0;
+  int64_t kTiles = gemm.shape.tile().getKTiles(),
+          turns = gemm.shape.getRowTurns();
+  I32 turn = emitter.warpgroupWarp() + -1;
   // Beside the pipeline state: whether the wait is over.
   std::tuple start(first, emitter.i32(0));
   gemm.scheduler.forTiles(start, [&](Sm90Tile tile, auto state) {
     emitter.ifThen(std::get<1>(state) == 0, [&] { gemm.awaitBefore(); });
-    PipelineState end = emitter.loop(
-        emitter.index(0), emitter.index(gemm.shape.tile().getKTiles()), 1,
-        std::get<0>(state), [&](Index step, PipelineState at) {
-          emitter.ifThen(isFirst, [&] {
-            I32 number = emitter.toI32(step);
-            pipeline.waitUntilEmpty(at);
-            pipeline.full(at.stage).arrive(sm90::kRowThreads - 1);
-            loadSm90Rows(gemm, tile, number, at.stage);
-          });
-          return pipeline.next(at);
-        });
-    return std::tuple(end, emitter.i32(1));
+    PipelineState begin = std::get<0>(state);
+    emitter.loop(turn, emitter.i32(kTiles), turns, pipeline.skip(begin, turn),
+                 [&](I32 step, PipelineState at) {
+                   emitter.ifThen(isFirst, [&] {
+                     pipeline.waitUntilEmpty(at);
+                     pipeline.full(at.stage).arrive(sm90::kRowThreads - 1);
+                     loadSm90Rows(gemm, tile, step, at.stage);
+                   });
+                   return pipeline.skip(at, turns);
+                 });
+    return std::tuple(pipeline.skip(begin, kTiles), emitter.i32(1));
   });
 }

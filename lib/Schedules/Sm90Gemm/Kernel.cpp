@@ -17,7 +17,6 @@ using namespace moec;
 
 /// Runs in a warp that does not build the table.
 static void initBarriers(Sm90Gemm &gemm) {
-  static_assert(sm90::kMaxStages <= kWarp);
   const sm90::GemmShape &shape = gemm.shape;
   // Arrivals at full stages: the thread that issues copies of boxes, once per
   // box, and the threads that copy rows or scales.
@@ -31,19 +30,26 @@ static void initBarriers(Sm90Gemm &gemm) {
 }
 
 /// All threads, once per kernel; in parallel warps, because each part is a wait
-/// for memory or a long sequence of instructions.
+/// for memory or a long sequence of instructions. The last warps have the
+/// fewest groups of the table.
 static void emitPrologue(Sm90Gemm &gemm) {
   AsyncEmitter &emitter = gemm.emitter;
-  emitter.ifThen(emitter.thread() == kWarp, [&] {
+  int64_t last = emitter.getNumWarps() - 1;
+  emitter.ifThen(emitter.thread() == (last - 1) * kWarp, [&] {
     for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
       emitter.prefetchTensorMap(i);
   });
-  emitter.ifThen(emitter.warp() == 2, [&] { initBarriers(gemm); });
+  emitter.ifThen(emitter.warp() == last, [&] { initBarriers(gemm); });
   if (gemm.shape.problem().hasBook())
     storeBook(emitter, moe::PrepackedFormat(gemm.op.getWeightQuantAttr()),
               gemm.sharedAddress(gemm.shape.shared().getBookOffset()));
   gemm.scheduler.table.build();
-  gemm.meet();
+  if (gemm.shape.tile().splitK == 1)
+    return gemm.meet();
+  // Only consumers arrive at barriers of other CTAs, late: copies begin before
+  // all CTAs of the cluster are there.
+  emitter.clusterArrive();
+  emitter.barrier();
 }
 
 LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
@@ -59,6 +65,7 @@ LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
   if (op.getNumValidTokens())
     storeSm90ZeroRows(first);
   LogicalResult status = success();
+  bool splitsK = first.shape.tile().splitK > 1;
   emitter.ifThen(
       emitter.warpgroup() == 0,
       [&] {
@@ -66,9 +73,13 @@ LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
         emitSm90Producer(gemms);
         // All threads, before they exit.
         first.waitInRole();
+        if (splitsK)
+          emitter.clusterWait();
       },
       [&] {
         emitter.increaseRegisters(registers.getConsumerRegisters());
+        if (splitsK)
+          emitter.clusterWait();
         first.waitInRole();
         first.quantizeRows();
         status = emitSm90Consumer(gemms);

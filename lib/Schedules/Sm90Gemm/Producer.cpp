@@ -203,12 +203,11 @@ void moec::emitSm90Producer(Sm90Gemms &gemms) {
       return;
     Sm90Gemm &second = gemms.back();
     if (!second.shape.tile().mapRows) {
-      second.awaitBefore();
       emitSm90RowCopies(second, state);
       return;
     }
-    emitter.ifThen(emitter.warpgroupWarp() == 1,
-                   [&] { loadSm90AwaitedRows(second, state); });
+    Flag hasTurn = emitter.warpgroupWarp() <= second.shape.getRowTurns();
+    emitter.ifThen(hasTurn, [&] { loadSm90AwaitedRows(second, state); });
   };
   Flag isFirst = emitter.warpgroupWarp() == 0;
   if (!first.shape.hasRowThreads())

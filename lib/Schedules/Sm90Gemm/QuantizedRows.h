@@ -24,9 +24,6 @@ class Sm90QuantizedRows {
 public:
   explicit Sm90QuantizedRows(Sm90Gemm &gemm);
 
-  /// Warps that copy k tiles in turn.
-  static constexpr int64_t kTurns = sm90::kRowThreads / kWarp;
-
   /// Issues the copies of a k tile. `position`: in the input, of the tile's row
   /// with the lane's number.
   void copy(const Sm90Tile &tile, I32 position, I32 step, I32 stage);

@@ -8,8 +8,8 @@
 // bytes. A thread waits for its chunks to arrive, makes them visible to the
 // tensor cores and arrives at the barrier. It does so some k tiles later, or
 // when no stage is empty, to avoid waiting for copies that it has just issued.
-// Rows that are quantized on the way (QuantizedRows.cpp) are copied by a warp
-// per k tile.
+// Few rows, and those that are quantized on the way (QuantizedRows.cpp), are
+// copied by a warp per k tile.
 
 #include "AdapterProducts.h"
 #include "KernelBuilder/RingCopies.h"
@@ -41,8 +41,12 @@ private:
   Rows setup(const Sm90TileScheduler::Items &items, I32 item);
   /// Copies the k tiles of a tile.
   State loadTile(const Rows &rows, PipelineState first);
-  /// Copies every third one, and quantizes the rows.
-  State loadQuantized(const Rows &rows, PipelineState first);
+  /// Copies a k tile: its rows, or its scales, or both.
+  void loadStep(const Rows &rows, ArrayRef<I32> scaleRows, I32 step, I32 stage);
+  /// Passes on what a thread does with its copies in a stage that have arrived;
+  /// null if nothing.
+  State finishing(const Rows &rows,
+                  function_ref<State(function_ref<void(I32)>)> body);
   /// Copies the k tiles of the adapters of its rows.
   State loadAdapters(const Sm90Tile &tile, State state);
   void load(const Rows &rows, I32 step, I32 stage);
@@ -52,7 +56,9 @@ private:
     return shape.problem().swizzleBytes / sm90::kChunkBytes;
   }
   int64_t getRowsAtOnce() const {
-    return quantized ? kWarp : sm90::kRowThreads / getRowChunks();
+    if (quantized)
+      return kWarp;
+    return (turns > 1 ? kWarp : sm90::kRowThreads) / getRowChunks();
   }
   /// Publishes the last k tiles of a tile that began in state `first`; returns
   /// the state behind it.
@@ -65,34 +71,40 @@ private:
   Sm90Gemm &gemm;
   AsyncEmitter &emitter;
   const sm90::GemmShape &shape;
+  /// Warps that copy k tiles in turn, or 1: all copy each together.
+  int64_t turns;
   RingCopies copies;
   Sm90Scales scales;
   std::optional<Sm90QuantizedRows> quantized;
   Value input, source;
-  /// Index of the thread; its first row of a tile, and its chunk in each row.
-  I32 own, ownRow, ownChunk;
+  /// Index of the thread; that among the threads that copy a k tile together;
+  /// its first row of a tile, and its chunk in each row.
+  I32 own, number, ownRow, ownChunk;
 };
 
 RowProducer::RowProducer(Sm90Gemm &gemm)
     : gemm(gemm), emitter(gemm.emitter), shape(gemm.shape),
-      copies(emitter, gemm.pipeline,
-             shape.problem().quantizesInput ? Sm90QuantizedRows::kTurns : 1),
+      turns(shape.getRowTurns()), copies(emitter, gemm.pipeline, turns),
       scales(gemm), input(emitter.operand(gemm.op.getInput())),
       source(emitter.operand(gemm.op.getSource())) {
   constexpr int64_t others = kWarpgroup - sm90::kRowThreads;
   own = emitter.warpgroupThread() + -others;
+  number = turns > 1 ? emitter.lane() : own;
   if (shape.problem().quantizesInput) {
     quantized.emplace(gemm);
-    ownRow = emitter.lane();
+    ownRow = number;
     return;
   }
-  ownRow = own / getRowChunks();
-  ownChunk = own % getRowChunks();
+  ownRow = number / getRowChunks();
+  ownChunk = number % getRowChunks();
 }
 
 PipelineState RowProducer::emit(PipelineState first) {
   Sm90TileScheduler::Items items = gemm.scheduler.getItems();
   std::tuple start(first, setup(items, items.first));
+  // The first tile is known ahead of its rows.
+  if (gemm.hasBefore())
+    gemm.awaitBefore();
   auto end = gemm.scheduler.forItems(
       start, /*draws=*/own == 0, [&](I32, auto at, auto findNext) {
         auto &[state, rows] = at;
@@ -130,58 +142,51 @@ RowProducer::Rows RowProducer::setup(const Sm90TileScheduler::Items &items,
   });
 }
 
+RowProducer::State
+RowProducer::finishing(const Rows &rows,
+                       function_ref<State(function_ref<void(I32)>)> body) {
+  if (!quantized)
+    return body(nullptr);
+  return body([&](I32 stage) { quantized->quantize(rows.tile, stage); });
+}
+
 PipelineState RowProducer::publish(const Rows &rows, PipelineState first,
                                    State loaded) {
-  if (!quantized)
-    return copies.publishAll(loaded).place;
-  copies.publishAll(loaded,
-                    [&](I32 stage) { quantized->quantize(rows.tile, stage); });
+  State published = finishing(rows, [&](function_ref<void(I32)> finish) {
+    return copies.publishAll(loaded, finish);
+  });
+  if (turns == 1)
+    return published.place;
   return gemm.pipeline.skip(first, shape.tile().getKTiles());
 }
 
-RowProducer::State RowProducer::loadQuantized(const Rows &rows,
-                                              PipelineState first) {
-  I32 turn = emitter.warpgroupWarp() + -1;
-  bool hasScales = shape.problem().copiesScales();
-  SmallVector<I32> scaleRows;
-  if (hasScales)
-    scaleRows = scales.find(rows.tile, emitter.lane());
-  auto loadStep = [&](I32 step, State state) {
-    I32 stage = state.place.stage, before = state.place.before();
-    return copies.emitStep(
-        state, gemm.pipeline.empty(stage), before,
-        [&] {
-          quantized->copy(rows.tile, rows.positions.front(), step, stage);
-          if (hasScales)
-            scales.copy(rows.tile, scaleRows, emitter.lane(), step, stage);
-        },
-        [&](I32 stage) { quantized->quantize(rows.tile, stage); });
-  };
-  return emitter.loop(turn, emitter.i32(shape.tile().getKTiles()),
-                      Sm90QuantizedRows::kTurns,
-                      copies.begin(gemm.pipeline.skip(first, turn)), loadStep);
+void RowProducer::loadStep(const Rows &rows, ArrayRef<I32> scaleRows, I32 step,
+                           I32 stage) {
+  if (quantized)
+    quantized->copy(rows.tile, rows.positions.front(), step, stage);
+  else if (!shape.tile().mapRows)
+    load(rows, step, stage);
+  if (shape.problem().copiesScales())
+    scales.copy(rows.tile, scaleRows, number, step, stage);
 }
 
 RowProducer::State RowProducer::loadTile(const Rows &rows,
                                          PipelineState first) {
-  if (quantized)
-    return loadQuantized(rows, first);
   SmallVector<I32> scaleRows;
   if (shape.problem().copiesScales())
-    scaleRows = scales.find(rows.tile, own);
-  auto loadStep = [&](I32 index, State state) {
-    I32 step = gemm.getKTile(index);
-    I32 stage = state.place.stage, before = state.place.before();
-    Barrier empty = gemm.pipeline.empty(stage);
-    return copies.emitStep(state, empty, before, [&] {
-      if (!shape.tile().mapRows)
-        load(rows, step, stage);
-      if (shape.problem().copiesScales())
-        scales.copy(rows.tile, scaleRows, own, step, stage);
+    scaleRows = scales.find(rows.tile, number);
+  I32 turn = turns > 1 ? emitter.warpgroupWarp() + -1 : emitter.i32(0);
+  PipelineState own = turns > 1 ? gemm.pipeline.skip(first, turn) : first;
+  auto loadNext = [&](I32 index, State state) {
+    I32 step = gemm.getKTile(index), stage = state.place.stage;
+    return finishing(rows, [&](function_ref<void(I32)> finish) {
+      return copies.emitStep(
+          state, gemm.pipeline.empty(stage), state.place.before(),
+          [&] { loadStep(rows, scaleRows, step, stage); }, finish);
     });
   };
-  State loaded = emitter.loop(emitter.i32(0), gemm.countSteps(), 1,
-                              copies.begin(first), loadStep);
+  State loaded =
+      emitter.loop(turn, gemm.countSteps(), turns, copies.begin(own), loadNext);
   return shape.problem().adapters ? loadAdapters(rows.tile, loaded) : loaded;
 }
 

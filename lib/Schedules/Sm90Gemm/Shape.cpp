@@ -16,6 +16,16 @@ GemmShape::GemmShape(tile::GemmOp op, tile::ConfigAttr config)
     : asked(op), tiles(asked, cast<tile::Sm90GemmAttr>(config)),
       layout(asked, tiles), budget(asked, tiles) {}
 
+int64_t GemmShape::getRowTurns() const {
+  constexpr int64_t turns = kRowThreads / kWarp, fewRows = 16;
+  if (asked.quantizesInput)
+    return turns;
+  bool areAlone = !asked.adapters && tiles.splitK == 1;
+  return tiles.getMaxBlockM() <= fewRows && areAlone && tiles.stages > turns
+             ? turns
+             : 1;
+}
+
 void GemmShape::shareWith(const GemmShape &other) {
   layout.shareWith(other.layout);
   budget.shareWith(other.budget);

@@ -81,6 +81,12 @@ public:
     return !tiles.mapRows || asked.copiesScales() || asked.adapters;
   }
 
+  /// Warps that copy rows of k tiles, or scales of rows, in turn; 1: all copy
+  /// each k tile together. A k tile costs a thread mostly waits and arrivals:
+  /// in turn, few rows are copied in a third of the time. The rows of the
+  /// second of two joined gemms have nothing else to wait for.
+  int64_t getRowTurns() const;
+
   /// Enlarges memory and registers to what a joined gemm needs too.
   void shareWith(const GemmShape &other);
   /// Reason why this gemm and `other`, as the second, cannot be joined in one
