@@ -113,15 +113,13 @@ Barrier Pipeline::barrier(I32 stage, int64_t before) const {
 }
 
 void Pipeline::init(int64_t fullArrivals, int64_t emptyArrivals) const {
-  // Constant addresses in one lane: the hardware takes one address at a time,
-  // so that lanes with their own would need a loop of 40 clocks for each.
-  emitter.ifThen(emitter.lane() == 0, [&] {
-    for (int64_t i = 0; i < layout.stages; ++i) {
-      I32 stage = emitter.i32(i);
-      full(stage).init(fullArrivals);
-      empty(stage).init(emptyArrivals);
-    }
-  });
+  // Constant addresses: the hardware takes one at a time, so that lanes with
+  // their own would need a loop of 40 clocks for each.
+  for (int64_t i = 0; i < layout.stages; ++i) {
+    I32 stage = emitter.i32(i);
+    full(stage).init(fullArrivals);
+    empty(stage).init(emptyArrivals);
+  }
 }
 
 void Pipeline::release(I32 stage) const {

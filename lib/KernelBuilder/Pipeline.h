@@ -98,7 +98,7 @@ public:
   mlir::Value stageAddress(I32 stage, int64_t offset = 0) const;
   Barrier full(I32 stage) const { return barrier(stage, 0); }
   Barrier empty(I32 stage) const { return barrier(stage, layout.stages); }
-  /// One warp: initializes the barriers, whose phases end after so many
+  /// One thread: initializes the barriers, whose phases end after so many
   /// arrivals.
   void init(int64_t fullArrivals, int64_t emptyArrivals) const;
 

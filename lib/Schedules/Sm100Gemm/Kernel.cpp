@@ -59,7 +59,7 @@ Index Sm100Gemm::getBlockColumn(int64_t block) {
 // The kernel
 //===----------------------------------------------------------------------===//
 
-/// One warp.
+/// One thread.
 void Sm100Gemm::initBarriers() {
   // Arrivals at full stages: the thread that issues copies of weights, and the
   // threads that copy the rest.
@@ -141,7 +141,7 @@ LogicalResult Sm100Gemm::emit() {
   if (shape.areBytes)
     emitter.ifThen(emitter.thread() == Shape::kBoxWarp * Shape::kWarp,
                    [&] { emitter.prefetchTensorMap(0); });
-  emitter.ifThen(emitter.warp() == 0, [&] { initBarriers(); });
+  emitter.ifThen(emitter.thread() == 0, [&] { initBarriers(); });
   emitter.waitForLaunchBefore();
   findRows(major);
   if (op.getNumValidTokens())

@@ -15,7 +15,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// Runs in a warp that does not build the table.
+/// One thread.
 static void initBarriers(Sm90Gemm &gemm) {
   const sm90::GemmShape &shape = gemm.shape;
   // Arrivals at full stages: the thread that issues copies of boxes, once per
@@ -39,7 +39,7 @@ static void emitPrologue(Sm90Gemm &gemm) {
     for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
       emitter.prefetchTensorMap(i);
   });
-  emitter.ifThen(emitter.warp() == last, [&] { initBarriers(gemm); });
+  emitter.ifThen(emitter.thread() == last * kWarp, [&] { initBarriers(gemm); });
   if (gemm.shape.problem().hasBook())
     storeBook(emitter, moe::PrepackedFormat(gemm.op.getWeightQuantAttr()),
               gemm.sharedAddress(gemm.shape.shared().getBookOffset()));

@@ -39,39 +39,31 @@ Sm90TileScheduler::Sm90TileScheduler(tile::GemmOp op, AsyncEmitter &emitter,
 // The list of tiles
 //===----------------------------------------------------------------------===//
 
-/// The grid of the op's kernel if it is the same for all calls, else 0.
-static int64_t getConstantGrid(tile::GemmOp op) {
-  plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
-  return grid && grid.getExpr().isConstant() ? grid.getExpr().constantValue()
-                                             : 0;
-}
-
 I32 Sm90TileScheduler::countTakers() {
-  // A constant makes divisions by it multiplications. Two divisions stand
-  // ahead of a CTA's first copy.
-  int64_t grid = getConstantGrid(op);
-  I32 ctas = grid ? emitter.i32(grid) : emitter.numCtas();
+  I32 ctas = emitter.numCtas();
   int64_t together = shape.tile().splitK;
   return together == 1 ? ctas : ctas / together;
 }
 
-I32 Sm90TileScheduler::getCtaOrder(I32 ctas) {
+I32 Sm90TileScheduler::getCtaOrder() {
   I32 cta = emitter.toI32(emitter.cta());
   if (int64_t together = shape.tile().splitK; together > 1)
     return cta / together;
   // In a single gemm the first CTAs have a tile more, so that CTAs of the next
   // launch start on the SMs of the others first.
-  int64_t grid = getConstantGrid(op);
-  if (!sm90::getPartner(op) || !grid)
+  plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
+  if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
     return cta;
-  // The factor is prime to the number of CTAs, so that indices are unique.
-  return cta * getCtaFactor(grid) % ctas;
+  // The factor is prime to the number of CTAs, so that indices are unique. The
+  // number is a constant here, as a division would delay the first copy.
+  int64_t ctas = grid.getExpr().constantValue();
+  return cta * getCtaFactor(ctas) % ctas;
 }
 
 Sm90TileScheduler::Items Sm90TileScheduler::getItems() {
   I32 tiles = table.countTiles();
   I32 ctas = countTakers();
-  I32 first = getCtaOrder(ctas);
+  I32 first = getCtaOrder();
   if (before) {
     // The order continues across the gemms: a CTA with one tile less of the
     // first gemm begins with the second, whose weights need no wait.

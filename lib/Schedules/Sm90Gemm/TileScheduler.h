@@ -118,7 +118,7 @@ private:
   /// The CTAs that take tiles, or clusters of which each takes one.
   I32 countTakers();
   /// The CTA's index, or its cluster's, in the static order of `ctas` of them.
-  I32 getCtaOrder(I32 ctas);
+  I32 getCtaOrder();
   /// Writes an index, of the cluster's first CTA, for all CTAs of the cluster.
   void publish(I32 index, I32 stage);
 

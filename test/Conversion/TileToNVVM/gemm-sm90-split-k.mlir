@@ -16,9 +16,9 @@
 // Each consumer of the first CTA waits for sums; its warps have read them.
 // CHECK: nvvm.mbarrier.init %{{.*}}, %c2_i32
 // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
-// All mbarriers are there before any CTA uses those of another one.
+// All mbarriers are there before any CTA uses those of another one, which consumers do. Copies begin before.
 // CHECK: nvvm.cluster.arrive
-// CHECK-NEXT: nvvm.cluster.wait
+// CHECK-NEXT: nvvm.barrier
 // The first two CTAs have two of six k tiles and the others one: the CTA's k tile is its step times 4, plus its rank.
 // CHECK: %[[RANK:.*]] = nvvm.read.ptx.sreg.cluster.ctarank range <i32, 0, 4>
 // CHECK-NEXT: %[[LEFT:.*]] = arith.subi %c9_i32, %[[RANK]]
