@@ -286,8 +286,8 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     `tile.quantize` does with `input_quant`, and only a scale of all rows is in memory (`input_scale`). The bits equal
     those of the two phases in sequence. `quantize-rows` (`tile-rewrite-launches`) makes such gemms.
 
-    Where `shrunk` has sums of two numbers of the element type of `b`, as `append-adapters` (`tile-rewrite-launches`)
-    makes them, a schedule may multiply them by `b` as further columns of the input, and add to the same sums.
+    Where `shrunk` has the element type of `b`, as `append-adapters` (`tile-rewrite-launches`) makes it, a schedule may
+    multiply it by `b` as further columns of the input, and add to the same sums.
 
     With `first_column` the gemm computes only `num_columns` columns of the result from that one on, which is a
     multiple of `num_columns`. Consecutive launches compute all columns. `split-columns` (`tile-rewrite-launches`) makes

@@ -18,17 +18,12 @@ F32 moec::loadAdapterUpdate(KernelEmitter &emitter, tile::GemmOp op,
   Value shrunk = emitter.operand(op.getShrunk());
   int64_t rank = cast<MemRefType>(matrix.getType()).getDimSize(3);
   int64_t lanes = std::min(rank & -rank, mostLanes);
-  int64_t matrices = int64_t(op.getMatrices().size());
-  bool hasLow = !getElementType(shrunk).isF32();
   I32 given = emitter.loadI32(emitter.operand(op.getAdapters()),
                               {row, emitter.index(0)});
   // Rows without an adapter read the first one, and drop the sum.
   Index adapter = max(given, 0).toIndex();
   auto add = [&](Index j, F32 sums) {
     F32 x = emitter.loadVector(shrunk, {row, j + number * rank}, lanes);
-    if (hasLow)
-      x = x + emitter.loadVector(shrunk, {row, j + (number + matrices) * rank},
-                                 lanes);
     F32 weights =
         emitter.loadVector(matrix, {adapter, group, column, j}, lanes);
     return fma(x, weights, sums);
@@ -41,16 +36,4 @@ F32 moec::loadAdapterUpdate(KernelEmitter &emitter, tile::GemmOp op,
     sums =
         emitter.loop(emitter.index(0), emitter.index(rank), lanes, sums, add);
   return select(given >= 0, emitter.sum(sums), 0.0);
-}
-
-void moec::storeShrunk(KernelEmitter &emitter, F32 sum, Value rows, Index row,
-                       Index column) {
-  emitter.storeF32(sum, rows, {row, column});
-  auto type = cast<MemRefType>(rows.getType());
-  if (type.getElementType().isF32())
-    return;
-  ImplicitLocOpBuilder &b = emitter.b;
-  F32 high(b, castFloat(b, castFloat(b, sum, type.getElementType()),
-                        b.getF32Type()));
-  emitter.storeF32(sum - high, rows, {row, column + type.getDimSize(1) / 2});
 }

@@ -18,11 +18,6 @@ namespace moec {
 F32 loadAdapterUpdate(KernelEmitter &emitter, tile::GemmOp op, int64_t number,
                       mlir::Value group, Index row, Index column);
 
-/// Stores a sum of a `tile.lora_shrink` as f32 or, in rows of 16-bit numbers,
-/// as the sum of a high and a low one.
-void storeShrunk(KernelEmitter &emitter, F32 sum, mlir::Value rows, Index row,
-                 Index column);
-
 } // namespace moec
 
 #endif // MOEC_LIB_KERNELBUILDER_ADAPTERUPDATES_H

@@ -85,6 +85,9 @@ APPENDED = [
     appended("many", 40, adapters=32, rank=8, dtype="f16", gate_up_order="interleaved"),
     appended("wide", 9, adapters=3, rank=64, gate_up_order="up_gate"),
     appended("ids", 12, adapters=5, rank=32, entry="ids", routing={}),
+    appended("odd_chunks", 21, adapters=6, rank=24),
+    appended("partly_filled", 19, adapters=3, rank=48, activation={"kind": "relu2_no_mul"}),
+    appended("last_part", 19, adapters=3, rank=48),
 ]
 
 

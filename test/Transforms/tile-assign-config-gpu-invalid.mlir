@@ -55,11 +55,11 @@ tile.kernel @odd(%x: memref<?x12xbf16>, %a: memref<2x3x16x12xbf16>, %o: memref<4
 // -----
 
 tile.kernel @parts(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
-    %i: memref<?xi32>, %y: memref<?x32xbf16>, %z: memref<?x1xi32>, %t: i64) {
+    %i: memref<?xi32>, %y: memref<?x16xbf16>, %z: memref<?x1xi32>, %t: i64) {
   // expected-error@+1 {{column_tiles = 5; give 1 to 4}}
   tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x16x64xbf16>)
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
-      outs(%y, %z : memref<?x32xbf16>, memref<?x1xi32>)
+      outs(%y, %z : memref<?x16xbf16>, memref<?x1xi32>)
       {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 4, column_tiles = 5>}
   tile.return
 }
@@ -67,11 +67,11 @@ tile.kernel @parts(%x: memref<?x64xbf16>, %a: memref<2x3x16x64xbf16>, %o: memref
 // -----
 
 tile.kernel @counted(%x: memref<?x64xbf16>, %a: memref<1024x3x16x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
-    %i: memref<?xi32>, %y: memref<?x32xbf16>, %z: memref<?x1xi32>, %t: i64) {
+    %i: memref<?xi32>, %y: memref<?x16xbf16>, %z: memref<?x1xi32>, %t: i64) {
   // expected-error@+1 {{CTAs count the rows of up to 1023 adapters, not of 1024}}
   tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<1024x3x16x64xbf16>)
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
-      outs(%y, %z : memref<?x32xbf16>, memref<?x1xi32>)
+      outs(%y, %z : memref<?x16xbf16>, memref<?x1xi32>)
       {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 4, column_tiles = 2>}
   tile.return
 }
@@ -79,11 +79,11 @@ tile.kernel @counted(%x: memref<?x64xbf16>, %a: memref<1024x3x16x64xbf16>, %o: m
 // -----
 
 tile.kernel @sums(%x: memref<?x64xbf16>, %a: memref<2x3x32x64xbf16>, %o: memref<4xi32>, %s: memref<?xi32>,
-    %i: memref<?xi32>, %y: memref<?x64xbf16>, %z: memref<?x1xi32>, %t: i64) {
+    %i: memref<?xi32>, %y: memref<?x32xbf16>, %z: memref<?x1xi32>, %t: i64) {
   // expected-error@+1 {{warps * column_tiles = 64; give up to 32}}
   tile.lora_shrink gather tokens(%t) ins(%x : memref<?x64xbf16>) a(%a : memref<2x3x32x64xbf16>)
       offsets(%o : memref<4xi32>) source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>)
-      outs(%y, %z : memref<?x64xbf16>, memref<?x1xi32>)
+      outs(%y, %z : memref<?x32xbf16>, memref<?x1xi32>)
       {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 16, column_tiles = 4>}
   tile.return
 }

@@ -328,11 +328,11 @@ tile.kernel @long_rows(%h: memref<?x2176xbf16>, %w: memref<8x128x2176xf8E4M3FN>,
 
 // -----
 
-tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x32xbf16>,
+tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x16xbf16>,
     %i: memref<?x1xi32>, %b: memref<33x3x128x16xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{there are 33 adapters, but at most 32 may follow each other along K; give 'shrunk' as f32}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
-      shrunk(%s : memref<?x32xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<33x3x128x16xbf16>)
+      shrunk(%s : memref<?x16xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<33x3x128x16xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
     ^bb0(%sum: f32, %update: f32):
       %v = arith.addf %sum, %update : f32
@@ -343,11 +343,11 @@ tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memr
 
 // -----
 
-tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x48xbf16>,
-    %i: memref<?x1xi32>, %b: memref<2x3x128x24xbf16>, %y: memref<?x128xbf16>, %t: i64) {
-  // expected-error@+1 {{1 matrices of rank 24 fill no whole share of a k tile's 32 columns; give 'shrunk' as f32}}
+tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x20xbf16>,
+    %i: memref<?x1xi32>, %b: memref<2x3x128x20xbf16>, %y: memref<?x128xbf16>, %t: i64) {
+  // expected-error@+1 {{rank 20 is no multiple of 8; give 'shrunk' as f32}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
-      shrunk(%s : memref<?x48xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x24xbf16>)
+      shrunk(%s : memref<?x20xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x20xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
     ^bb0(%sum: f32, %update: f32):
       %v = arith.addf %sum, %update : f32
@@ -358,11 +358,11 @@ tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memr
 
 // -----
 
-tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x32xbf16>,
+tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x16xbf16>,
     %i: memref<?x1xi32>, %b: memref<2x3x128x16xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{the epilogue does more with updates than to add them to sums; give 'shrunk' as f32}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
-      shrunk(%s : memref<?x32xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
+      shrunk(%s : memref<?x16xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
     ^bb0(%sum: f32, %update: f32):
       %v = arith.mulf %sum, %update : f32
@@ -373,11 +373,11 @@ tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memr
 
 // -----
 
-tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x32xbf16>,
+tile.kernel @adapters(%x: memref<?x64xbf16>, %w: memref<3x128x64xbf16>, %o: memref<4xi32>, %s: memref<?x16xbf16>,
     %i: memref<?x1xi32>, %b: memref<2x3x128x16xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{multicast_weights = true, but each CTA copies the adapters of its own rows; give false}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<3x128x64xbf16>) offsets(%o : memref<4xi32>)
-      shrunk(%s : memref<?x32xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
+      shrunk(%s : memref<?x16xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
     ^bb0(%sum: f32, %update: f32):
       %v = arith.addf %sum, %update : f32
@@ -512,11 +512,11 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<8x128x256xbf16>, %o: memref<9x
 
 // -----
 
-tile.kernel @adapters(%x: memref<?x256xbf16>, %w: memref<3x128x256xbf16>, %o: memref<4xi32>, %s: memref<?x32xbf16>,
+tile.kernel @adapters(%x: memref<?x256xbf16>, %w: memref<3x128x256xbf16>, %o: memref<4xi32>, %s: memref<?x16xbf16>,
     %i: memref<?x1xi32>, %b: memref<2x3x128x16xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{split_k = 2, but the k tiles of adapters are not split; give 0}}
   tile.gemm tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<3x128x256xbf16>) offsets(%o : memref<4xi32>)
-      shrunk(%s : memref<?x32xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
+      shrunk(%s : memref<?x16xbf16>) adapters(%i : memref<?x1xi32>) b(%b : memref<2x3x128x16xbf16>)
       outs(%y : memref<?x128xbf16>) epilogue {
     ^bb0(%sum: f32, %update: f32):
       %v = arith.addf %sum, %update : f32

@@ -33,7 +33,7 @@ protected:
         "offsets(%o : memref<129xi32>) source(%s : memref<?xi32>) "
         "adapter_ids(%i : memref<?xi32>) outs(%y, %z : memref<?x{2}xbf16>, "
         "memref<?x1xi32>) {{top_k = 8 : i64}\ntile.return\n}",
-        isFirst ? 2048 : 768, matrix, isFirst ? 64 : 32,
+        isFirst ? 2048 : 768, matrix, isFirst ? 32 : 16,
         isFirst ? "gather" : "",
         isFirst ? "%a, %b : " + matrix + ", " + matrix : "%a : " + matrix);
     ParsedModule parsed(text);

@@ -283,7 +283,7 @@ std::string withAdapters(bool isPaired, int64_t rank,
   std::string x = "memref<?x768xbf16>", y = "memref<?x512xbf16>";
   std::string w =
       isPaired ? "memref<6x1024x768xbf16>" : "memref<6x512x768xbf16>";
-  std::string s = "memref<?x" + std::to_string((isPaired ? 4 : 2) * rank) +
+  std::string s = "memref<?x" + std::to_string((isPaired ? 2 : 1) * rank) +
                   "xbf16>",
               b = "memref<4x6x512x" + std::to_string(rank) + "xbf16>";
   std::string text = "tile.kernel @k(%x: " + x + ", %w: " + w +
@@ -743,7 +743,7 @@ std::string adapterParts(AdapterSizes sizes, bool isUpdate,
   if (isUpdate)
     results.assign(matrices, "memref<?x1536xf32>");
   else
-    results = {"memref<?x" + std::to_string(2 * matrices * rank) + "xbf16>",
+    results = {"memref<?x" + std::to_string(matrices * rank) + "xbf16>",
                "memref<?x1xi32>"};
   std::vector<std::string> arguments{"%x: " + x};
   auto list = [&](const std::string &name,

@@ -36,16 +36,7 @@ static void shrinkRow(const LoraShrinkArguments &arguments, int64_t position,
     for (int64_t j = 0; j < matrix.shape[2]; ++j)
       sums.push_back(
           adapter < 0 ? 0.0F : multiplyAdapter(matrix, adapter, group, j, x));
-  auto columns = int64_t(sums.size());
-  int64_t first = position * arguments.result.rowSize();
-  store(arguments.result, first, sums);
-  if (arguments.result.rowSize() > columns) {
-    std::vector<float> high(columns);
-    load(arguments.result, first, MutableArrayRef<float>(high));
-    for (int64_t j = 0; j < columns; ++j)
-      sums[j] -= high[j];
-    store(arguments.result, first + columns, sums);
-  }
+  store(arguments.result, position * int64_t(sums.size()), sums);
   arguments.adapter.as<int32_t>()[position] = int32_t(adapter);
 }
 

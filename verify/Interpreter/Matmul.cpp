@@ -357,15 +357,9 @@ void Matmul::epilogueArguments(int64_t group, int64_t column,
   for (auto [i, matrix] : llvm::enumerate(arguments.matrices)) {
     int64_t adapter = arguments.adapters->as<int32_t>()[position];
     int64_t rank = matrix.shape[3], width = arguments.shrunk->rowSize();
-    int64_t columns = int64_t(arguments.matrices.size()) * rank;
-    std::vector<float> x(rank), low(rank);
-    int64_t first = position * width + int64_t(i) * rank;
-    load(*arguments.shrunk, first, MutableArrayRef<float>(x));
-    if (width > columns) {
-      load(*arguments.shrunk, first + columns, MutableArrayRef<float>(low));
-      for (int64_t j = 0; j < rank; ++j)
-        x[j] += low[j];
-    }
+    std::vector<float> x(rank);
+    load(*arguments.shrunk, position * width + int64_t(i) * rank,
+         MutableArrayRef<float>(x));
     values.push_back(adapter < 0
                          ? 0.0F
                          : multiplyAdapter(matrix, adapter, group, column, x));

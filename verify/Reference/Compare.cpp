@@ -54,24 +54,44 @@ static bool mayRoundWeights(const LayerSpec &spec) {
   });
 }
 
-double moec::reference::getErrorBound(const LayerSpec &spec) {
+namespace {
+
+/// The bound on the error over the whole output, and the factor for a row.
+struct Bounds {
+  double whole, rowFactor = kRowFactor;
+};
+
+} // namespace
+
+static Bounds getBounds(const LayerSpec &spec) {
+  // A sum with a small error may round to the next quantized value, up to an
+  // eighth away, and a whole row may depend on one element.
+  constexpr double quantized = 2e-2, nextCode = 1.0 / 8;
   if (quantizesActivations(spec))
-    return 2e-2;
+    return {quantized, nextCode / quantized};
+  if (spec.dtype != DType::BF16)
+    return {getErrorBound(spec.dtype)};
   // sm_90a rounds weights of both gemms, which changes the roundings between
   // them and of the output: four times 2^-9. Reductions over ranks round each
   // summand, too.
+  constexpr double rounded = 8e-3;
   bool addsOverRanks = spec.parallel && spec.parallel->getNumRanks() > 1;
-  return spec.dtype == DType::BF16 && (mayRoundWeights(spec) || addsOverRanks)
-             ? 8e-3
-             : getErrorBound(spec.dtype);
+  if (mayRoundWeights(spec) || addsOverRanks)
+    return {rounded};
+  // With adapters, rows times first matrices may be rounded, too, where second
+  // matrices have the type of the weights. A row is off by at most 1e-2.
+  constexpr double adapted = 6e-3, adaptedRow = 1e-2;
+  if (spec.lora && !spec.isQuantized())
+    return {adapted, adaptedRow / adapted};
+  return {getErrorBound(spec.dtype)};
+}
+
+double moec::reference::getErrorBound(const LayerSpec &spec) {
+  return getBounds(spec).whole;
 }
 
 double moec::reference::getRowFactor(const LayerSpec &spec) {
-  // A sum with a small error may round to the next quantized value, up to an
-  // eighth away, and a whole row may depend on one element.
-  constexpr double nextCode = 1.0 / 8;
-  return quantizesActivations(spec) ? nextCode / getErrorBound(spec)
-                                    : kRowFactor;
+  return getBounds(spec).rowFactor;
 }
 
 namespace {

@@ -27,7 +27,7 @@ double getErrorBound(DType dtype);
 double getErrorBound(const LayerSpec &spec);
 /// Factor by which a row may exceed the bound of the whole. In a layer that
 /// quantizes, a row may instead have one element rounded to the next quantized
-/// value.
+/// value; one with adapters has a smaller factor.
 constexpr double kRowFactor = 3;
 double getRowFactor(const LayerSpec &spec);
 

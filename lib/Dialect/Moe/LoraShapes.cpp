@@ -55,16 +55,13 @@ static LogicalResult verifyFirst(const OperandChecker &check,
                      "input", o.input, getElementType(first), "like a[0]")));
 }
 
-/// Verifies rows times first matrices: f32, or sums of two numbers of the
-/// matrices' type, first all high ones, then all low ones.
+/// Verifies rows times first matrices: f32, or rounded to the matrices' type.
 static LogicalResult verifyShrunk(const OperandChecker &check, StringRef name,
                                   Value shrunk, Value matrix, Dim width) {
-  if (!getElementType(shrunk).isF32()) {
-    width = {"(2 * matrices * rank)", 2 * width.size};
-    if (failed(check.checkElement(name, shrunk, getElementType(matrix),
-                                  "like the matrices, or f32")))
-      return failure();
-  }
+  if (!getElementType(shrunk).isF32() &&
+      failed(check.checkElement(name, shrunk, getElementType(matrix),
+                                "like the matrices, or f32")))
+    return failure();
   return check.checkShape(name, shrunk, {positionsDim(), width});
 }
 

@@ -8,7 +8,6 @@
 // `lanes`.
 
 #include "Emit.h"
-#include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/GroupColumns.h"
 
 using namespace mlir;
@@ -66,7 +65,7 @@ void LoraShrink::emitRow(Index row) {
   int64_t rank = type.getDimSize(2), first = 0;
   auto store = [&](function_ref<F32(Index)> value) {
     emitter.loop(emitter.index(0), emitter.index(rank), 1, [&](Index j) {
-      storeShrunk(emitter, value(j), result, row, j + first);
+      emitter.storeF32(value(j), result, {row, j + first});
     });
   };
   for (Value operand : op.getMatrices()) {

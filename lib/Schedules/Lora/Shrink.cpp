@@ -9,7 +9,6 @@
 // vectors, several of which are loaded at once; shuffles add their sums. The
 // order of a sum depends on the width of the rows alone.
 
-#include "KernelBuilder/AdapterUpdates.h"
 #include "Schedules/Interface/Emit.h"
 #include "Shape.h"
 #include "Slot.h"
@@ -100,7 +99,7 @@ void GpuLoraShrink::emitColumns(Value matrix, int64_t number, const Slot &slot,
       sum = sum + emitter.shuffleXor(sum, mask);
     Index column = first + int64_t(i);
     emitter.ifThen((emitter.lane() == 0) & (column < shape.rank), [&] {
-      storeShrunk(emitter, sum, result, slot.row, column + number * shape.rank);
+      emitter.storeF32(sum, result, {slot.row, column + number * shape.rank});
     });
   }
 }
@@ -131,8 +130,8 @@ void GpuLoraShrink::emit() {
           Index column = first + emitter.toIndex(emitter.lane());
           Flag isOwn = emitter.lane() < config.getColumnsPerWarp();
           emitter.ifThen(isOwn & (column < shape.rank), [&] {
-            storeShrunk(emitter, emitter.f32(0.0), result, slot.row,
-                        number * shape.rank + column);
+            emitter.storeF32(emitter.f32(0.0), result,
+                             {slot.row, number * shape.rank + column});
           });
         });
   });

@@ -10,7 +10,6 @@
 // side. With few positions, it has one tile of columns of one row, so that
 // there are more CTAs, which start to read the matrix earlier.
 
-#include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/InlinePtx.h"
 #include "Parts.h"
 #include "Product.h"
@@ -86,9 +85,9 @@ void GpuLoraParts::store(const Part &part, Tiles tiles,
             if (shape.rank % kChunk)
               isThere = isThere & (column < shape.rank);
             emitter.ifThen(isThere, [&] {
-              storeShrunk(emitter, sums[2 * half + j], result,
-                          parts.getRow(part, place),
-                          emitter.toIndex(matrix * shape.rank + column));
+              emitter.storeF32(sums[2 * half + j], result,
+                               {parts.getRow(part, place),
+                                emitter.toIndex(matrix * shape.rank + column)});
             });
           }
       });

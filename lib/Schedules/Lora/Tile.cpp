@@ -9,7 +9,6 @@
 // of one expert and adapter at a time; others are computed too and dropped.
 // Each row's sum has the same order, whatever the number of slots.
 
-#include "KernelBuilder/AdapterUpdates.h"
 #include "KernelBuilder/GroupColumns.h"
 #include "Product.h"
 #include "Schedules/Interface/Emit.h"
@@ -119,8 +118,9 @@ void GpuLoraTile::storeRows(I32 rows, Index first,
     Index inMatrix = firstColumn + emitter.toIndex(column);
     I32 bit = emitter.i32(1) << row;
     emitter.ifThen(((rows & bit) != 0) & (inMatrix < shape.rank), [&] {
-      storeShrunk(emitter, value(row, column), result,
-                  first + emitter.toIndex(row), number * shape.rank + inMatrix);
+      emitter.storeF32(
+          value(row, column), result,
+          {first + emitter.toIndex(row), number * shape.rank + inMatrix});
     });
   });
 }

@@ -6,18 +6,21 @@
 //===----------------------------------------------------------------------===//
 // K tiles of the adapters that a tile's rows have, behind those of the input.
 // Threads copy them in chunks of 16 bytes to the places that tensor maps give
-// input rows and weights, so that consumers multiply them in the same way.
+// input rows and weights, so that consumers multiply them in the same way. A
+// thread makes its own chunks of weights finite before it publishes them, while
+// consumers multiply k tiles before.
 
 #include "AdapterProducts.h"
 
 #include "KernelBuilder/InlinePtx.h"
+#include "KernelBuilder/Pair.h"
 
 using namespace mlir;
 using namespace moec;
 
 SmallVector<I32> Sm90AdapterProducts::load(const Sm90Tile &tile, int64_t rows) {
   Value adapters = emitter.operand(gemm.op.getAdapters());
-  I32 last = tile.rows + -1;
+  I32 last = max(tile.rows + -1, 0);
   SmallVector<I32> loaded;
   for (int64_t first = 0; first < rows; first += kWarp) {
     I32 row = tile.firstRow + min(emitter.lane() + first, last);
@@ -53,17 +56,23 @@ I32 Sm90AdapterProducts::readNumber() {
   return readThread(b) + -others;
 }
 
-SmallVector<I32> Sm90AdapterProducts::findRows(const Sm90Tile &tile) {
+SmallVector<I32> Sm90AdapterProducts::loadRows(const Sm90Tile &tile) {
   Value adapters = emitter.operand(gemm.op.getAdapters());
-  int64_t count = llvm::divideCeil(shape.tile().getMaxBlockM(), kRowsAtOnce);
-  I32 first = readNumber() / Tiles::kRowChunks, last = tile.rows + -1;
+  I32 first = readNumber() / Tiles::kChunks, last = max(tile.rows + -1, 0);
+  SmallVector<I32> loaded;
+  for (int64_t i = 0; i < shape.tile().getMaxBlockM(); i += kRowsAtOnce) {
+    I32 row = tile.firstRow + min(first + i, last);
+    loaded.push_back(
+        emitter.loadI32(adapters, {emitter.toIndex(row), emitter.index(0)}));
+  }
+  return loaded;
+}
+
+SmallVector<I32> Sm90AdapterProducts::packRows(ArrayRef<I32> loaded) {
   SmallVector<I32> words;
-  for (int64_t i = 0; i < count; ++i) {
-    I32 row = tile.firstRow + min(first + i * kRowsAtOnce, last);
-    I32 own =
-        emitter.loadI32(adapters, {emitter.toIndex(row), emitter.index(0)});
-    own = own & kByte;
-    if (int64_t byte = i % kBytes)
+  for (auto [i, adapter] : llvm::enumerate(loaded)) {
+    I32 own = adapter & kByte;
+    if (int64_t byte = int64_t(i) % kBytes)
       words.back() = words.back() | own << 8 * byte;
     else
       words.push_back(own);
@@ -73,141 +82,228 @@ SmallVector<I32> Sm90AdapterProducts::findRows(const Sm90Tile &tile) {
 
 I32 Sm90AdapterProducts::take(I32 &left) {
   constexpr int64_t highest = int64_t(1) << 31;
-  I32 slot = readNumber() % Tiles::kWeightChunks / tiles.getChunks();
-  I32 own = emitter.i32(kNone);
-  for (int64_t i = 0; i < tiles.getAdaptersOfTile(); ++i) {
+  int64_t together = tiles.getAdaptersOfTile();
+  I32 slot = readNumber() % Tiles::kHalfChunks / tiles.getHalfChunks();
+  I32 adapter = emitter.i32(kNone);
+  for (int64_t i = 0; i < together; ++i) {
     I32 lowest = select(left == 0, emitter.i32(kNone),
                         emitter.lowestBit(left | highest));
-    own = tiles.getAdaptersOfTile() == 1 ? lowest
-                                         : select(slot == i, lowest, own);
+    adapter = together == 1 ? lowest : select(slot == i, lowest, adapter);
     left = left & (left + -1);
   }
-  return own;
+  return adapter;
 }
 
-I32 Sm90AdapterProducts::getChunk(I32 number, I32 part) {
-  I32 own = number % Tiles::kWeightChunks;
-  if (tiles.getAdaptersOfTile() > 1)
-    return own % tiles.getChunks();
-  return own + part * Tiles::kWeightChunks;
+I32 Sm90AdapterProducts::getChunk() {
+  I32 own = readNumber() % Tiles::kChunks;
+  if (tiles.getAdaptersOfTile() == 1)
+    return own;
+  int64_t inHalf = tiles.getHalfChunks();
+  return own / Tiles::kHalfChunks * inHalf + own % inHalf;
 }
 
-Value Sm90AdapterProducts::getPlace(I32 stage, int64_t offset, I32 row,
-                                    I32 chunk) {
+Sm90AdapterProducts::Own Sm90AdapterProducts::getPart(I32 adapter, I32 part) {
+  I32 chunk = getChunk() + part * Tiles::kChunks;
+  if (!tiles.hasEmptyChunks())
+    return {adapter, chunk};
+  Flag isThere = chunk < tiles.getChunks();
+  return {select(isThere, adapter, kNone), select(isThere, chunk, 0)};
+}
+
+Value Sm90AdapterProducts::getPlace(I32 stage, int64_t offset, I32 row) {
+  I32 chunk = readNumber() % Tiles::kChunks;
   return emitter.advance(gemm.pipeline.stageAddress(stage, offset),
                          row * sm90::kStepBytes +
                              swizzle(row, chunk) * sm90::kChunkBytes);
 }
 
+I32 Sm90AdapterProducts::getHalf(I32 chunk) {
+  if (tiles.matrices == 1)
+    return emitter.i32(0);
+  // In memory, up comes before gate in one of the orders.
+  bool isUpFirst =
+      gemm.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate;
+  return select(chunk < tiles.getChunksOfMatrix(), emitter.i32(isUpFirst),
+                !isUpFirst);
+}
+
+I32 Sm90AdapterProducts::getWeightRow(I32 column, I32 half) {
+  constexpr int64_t paired = sm90::kPairedRows;
+  if (tiles.matrices == 1)
+    return column;
+  return column / paired * (2 * paired) + half * paired + column % paired;
+}
+
+int64_t Sm90AdapterProducts::getColumns() const {
+  return shape.tile().getWeightRows() / tiles.matrices;
+}
+
+I32 Sm90AdapterProducts::getZeros() {
+  return {b, emitter.constant(VectorType::get(kChunkWords, b.getI32Type()),
+                              b.getI32IntegerAttr(0))};
+}
+
+void Sm90AdapterProducts::forWeights(
+    I32 stage, I32 half, function_ref<void(int64_t, Value, Flag)> body) {
+  // Swizzled offsets repeat after two groups of rows that are copied at once.
+  constexpr int64_t period = 2;
+  static_assert(period * kRowsAtOnce % kSwizzleRows == 0,
+                "offsets repeat after a whole pattern");
+  int64_t columns = getColumns();
+  I32 first = readNumber() / Tiles::kChunks;
+  Value begin[period];
+  for (int64_t i = 0; i < period; ++i)
+    begin[i] = getPlace(stage, /*offset=*/0,
+                        getWeightRow(first + i * kRowsAtOnce, half));
+  for (int64_t column = 0; column < columns; column += kRowsAtOnce) {
+    int64_t i = column / kRowsAtOnce;
+    int64_t rows = i / period * period * kRowsAtOnce * tiles.matrices;
+    body(column, emitter.advance(begin[i % period], rows * sm90::kStepBytes),
+         column + kRowsAtOnce > columns ? first < columns - column : Flag());
+  }
+}
+
+void Sm90AdapterProducts::emitIf(Flag flag, function_ref<void()> body) {
+  if (flag.isNull())
+    body();
+  else
+    emitter.ifThen(flag, body);
+}
+
 void Sm90AdapterProducts::copyRows(const Sm90Tile &tile, ArrayRef<I32> rows,
-                                   I32 adapter, I32 part, I32 stage) {
-  I32 number = readNumber();
+                                   Own own, I32 stage) {
+  constexpr int64_t period = 2, elementBytes = 2;
   Value shrunk = emitter.operand(gemm.op.getShrunk());
-  I32 first = number / Tiles::kRowChunks, own = number % Tiles::kRowChunks;
-  Index column =
-      emitter.toIndex(getChunk(number, part) * Tiles::kChunk +
-                      own / Tiles::kWeightChunks * tiles.getColumns());
+  I32 first = readNumber() / Tiles::kChunks;
+  Value from =
+      emitter.address(shrunk, {emitter.toIndex(tile.firstRow + first),
+                               emitter.toIndex(own.chunk) * Tiles::kChunk});
+  Value begin[period];
+  for (int64_t i = 0; i < period; ++i)
+    begin[i] = getPlace(stage, gemm.getInputOffset(), first + i * kRowsAtOnce);
   int64_t count = llvm::divideCeil(shape.tile().getMaxBlockM(), kRowsAtOnce);
   for (int64_t i = 0; i < count; ++i) {
-    I32 row = first + i * kRowsAtOnce;
     I32 owner = (rows[i / kBytes] >> 8 * (i % kBytes)) & kByte;
-    emitter.ifThen(row < tile.rows, [&] {
-      Index position = emitter.toIndex(tile.firstRow + row);
-      I32 bytes = select(owner == adapter, emitter.i32(sm90::kChunkBytes), 0);
-      emitter.copyAsync(getPlace(stage, gemm.getInputOffset(), row, own),
-                        emitter.address(shrunk, {position, column}), bytes);
+    emitter.ifThen(first < tile.rows + -i * kRowsAtOnce, [&] {
+      I32 bytes =
+          select(owner == own.adapter, emitter.i32(sm90::kChunkBytes), 0);
+      int64_t before = i / period * period * kRowsAtOnce;
+      emitter.copyAsync(
+          emitter.advance(begin[i % period], before * sm90::kStepBytes),
+          emitter.advance(from, i * kRowsAtOnce * tiles.matrices * tiles.rank *
+                                    elementBytes),
+          bytes);
     });
   }
 }
 
-void Sm90AdapterProducts::copyWeights(const Sm90Tile &tile, I32 adapter,
-                                      I32 part, I32 stage) {
-  I32 number = readNumber();
-  Flag exists = adapter != kNone;
-  adapter = select(exists, adapter, 0);
-  int64_t chunksOfMatrix = tiles.rank / Tiles::kChunk;
-  I32 chunk = getChunk(number, part);
-  I32 matrix = chunk / chunksOfMatrix;
+void Sm90AdapterProducts::copyWeights(const Sm90Tile &tile, Own own,
+                                      I32 stage) {
+  Flag exists = own.adapter != kNone;
+  int64_t columns = shape.problem().columns;
+  bool hasTail = columns % shape.tile().blockN;
+  I32 first = tile.firstColumn + readNumber() / Tiles::kChunks;
   SmallVector<Value> indices{
-      emitter.toIndex(adapter), emitter.toIndex(tile.group), emitter.index(0),
-      emitter.toIndex(chunk % chunksOfMatrix * Tiles::kChunk)};
+      emitter.toIndex(select(exists, own.adapter, 0)),
+      emitter.toIndex(tile.group),
+      hasTail ? emitter.index(0) : emitter.toIndex(first),
+      emitter.toIndex(own.chunk % tiles.getChunksOfMatrix() * Tiles::kChunk)};
   ValueRange matrices = gemm.op.getMatrices();
   Value from = emitter.address(emitter.operand(matrices.front()), indices);
-  bool isPaired = tiles.matrices == 2;
-  if (isPaired)
-    from = select(matrix == 0, from,
+  I32 half = getHalf(own.chunk);
+  if (tiles.matrices == 2)
+    from = select(own.chunk < tiles.getChunksOfMatrix(), from,
                   emitter.address(emitter.operand(matrices.back()), indices));
-  // In memory, up comes before gate in one of the orders.
-  bool isUpFirst = isPaired && gemm.op.getLayoutAttr().getOrder() ==
-                                   moe::GateUpOrder::UpGate;
+  if (tiles.matrices == 2)
+    clearOther(stage, half);
+  I32 bytes = select(exists, emitter.i32(sm90::kChunkBytes), 0);
   constexpr int64_t elementBytes = 2;
   int64_t rowBytes = tiles.rank * elementBytes;
-  int64_t weightRows = shape.tile().getWeightRows();
-  I32 first = number / Tiles::kWeightChunks;
-  for (int64_t i = 0; i * kWeightsAtOnce < weightRows; ++i) {
-    I32 row = first + i * kWeightsAtOnce, column = row;
-    Flag isThere = exists;
-    if (isPaired) {
-      constexpr int64_t paired = sm90::kPairedRows;
-      column = row / (2 * paired) * paired + row % paired;
-      I32 own = row / paired % 2;
-      isThere = isThere & ((isUpFirst ? 1 - own : own) == matrix);
-    }
-    column = tile.firstColumn + column;
-    if (shape.problem().columns % shape.tile().blockN) {
-      isThere = isThere & (column < shape.problem().columns);
-      column = min(column, shape.problem().columns - 1);
-    }
-    auto copy = [&] {
-      emitter.copyAsync(
-          getPlace(stage, /*offset=*/0, row, number % Tiles::kWeightChunks),
-          emitter.advance(from, column.toI64() * rowBytes),
-          select(isThere, emitter.i32(sm90::kChunkBytes), 0));
-    };
-    if ((i + 1) * kWeightsAtOnce <= weightRows)
-      copy();
-    else
-      emitter.ifThen(row < weightRows, copy);
-  }
+  forWeights(stage, half, [&](int64_t column, Value place, Flag isThere) {
+    emitIf(isThere, [&] {
+      if (!hasTail) {
+        emitter.copyAsync(place, emitter.advance(from, column * rowBytes),
+                          bytes);
+        return;
+      }
+      I32 inside = min(first + column, columns - 1);
+      emitter.copyAsync(place, emitter.advance(from, inside.toI64() * rowBytes),
+                        select(first < columns - column, bytes, 0));
+    });
+  });
+}
+
+void Sm90AdapterProducts::clearOther(I32 stage, I32 half) {
+  // From a weight row to the one of the other matrix.
+  I32 aside = (1 - 2 * half) * (sm90::kPairedRows * sm90::kStepBytes);
+  forWeights(stage, half, [&](int64_t, Value place, Flag isThere) {
+    emitIf(isThere, [&] {
+      emitter.store(getZeros(), emitter.advance(place, aside),
+                    sm90::kChunkBytes);
+    });
+  });
 }
 
 //===----------------------------------------------------------------------===//
-// Consumers
+// Finite weights
 //===----------------------------------------------------------------------===//
 
-void Sm90AdapterProducts::keepFinite(I32 stage) {
+I32 Sm90AdapterProducts::addNonfinite(I32 sums, I32 words) {
+  Type element = getElementTypeOrSelf(gemm.op.getWeight());
+  SmallVector<I32> next;
+  for (auto [sum, word] :
+       llvm::zip(emitter.elements<I32>(sums), emitter.elements<I32>(words))) {
+    Pair pair = Pair::fromBits(word, element);
+    next.push_back(
+        fma(pair, pair.like(0.0), Pair::fromBits(sum, element)).bits());
+  }
+  return emitter.makeVector<I32>(next);
+}
+
+void Sm90AdapterProducts::clamp(I32 stage, I32 half) {
   // Added to a pair of 16-bit numbers, carries to the sign of infinities and
   // NaNs alone.
   bool isBF16 = getElementTypeOrSelf(gemm.op.getWeight()).isBF16();
-  constexpr int64_t magnitudes = 0x7fff7fff, signs = 0x80008000, half = 0xffff;
+  constexpr int64_t magnitudes = 0x7fff7fff, signs = 0x80008000, ones = 0xffff;
   int64_t carry = isBF16 ? 0x00800080 : 0x04000400;
   int64_t greatest = isBF16 ? 0x7f7f7f7f : 0x7bff7bff;
-  constexpr int64_t words = sm90::kChunkBytes / 4;
-  int64_t threads = shape.tile().getConsumers() * kWarpgroup;
-  int64_t rowsAtOnce = threads / Tiles::kWeightChunks;
-  I32 own = readThread(b) + -kWarpgroup;
-  I32 row = own / Tiles::kWeightChunks, chunk = own % Tiles::kWeightChunks;
-  Value first = getPlace(stage, /*offset=*/0, row, chunk);
-  auto forChunks = [&](function_ref<void(Value, I32, I32)> body) {
-    for (int64_t i = 0; i < shape.tile().getWeightRows(); i += rowsAtOnce) {
-      Value place = emitter.advance(first, i * sm90::kStepBytes);
-      I32 loaded = emitter.loadWords(place, words);
-      body(place, loaded, ((loaded & magnitudes) + carry) & signs);
-    }
-  };
-  I32 any = emitter.i32(0);
-  forChunks([&](Value, I32, I32 wrong) {
-    for (I32 word : emitter.elements<I32>(wrong))
-      any = any | word;
-  });
-  emitter.ifThen(any != 0, [&] {
-    forChunks([&](Value place, I32 loaded, I32 wrong) {
-      I32 halves = (wrong >> 15) * half;
-      I32 clamped = (loaded & signs) | greatest;
-      emitter.store((loaded & ~halves) | (clamped & halves), place,
-                    sm90::kChunkBytes);
+  I32 first = readNumber() / Tiles::kChunks;
+  emitter.loop(first, emitter.i32(getColumns()), emitter.i32(kRowsAtOnce),
+               [&](I32 column) {
+                 Value place =
+                     getPlace(stage, /*offset=*/0, getWeightRow(column, half));
+                 I32 loaded = emitter.loadWords(place, kChunkWords);
+                 I32 wrong = ((loaded & magnitudes) + carry) & signs;
+                 I32 halves = (wrong >> 15) * ones;
+                 I32 clamped = (loaded & signs) | greatest;
+                 emitter.store((loaded & ~halves) | (clamped & halves), place,
+                               sm90::kChunkBytes);
+               });
+}
+
+void Sm90AdapterProducts::keepFinite(I32 stage) {
+  // Chunks of several k tiles may be of either matrix.
+  SmallVector<I32> halves;
+  if (tiles.matrices == 2 && tiles.getTilesOfAdapter() > 1)
+    halves = {emitter.i32(0), emitter.i32(1)};
+  else
+    halves = {getHalf(getChunk())};
+  I32 sums = getZeros();
+  for (I32 half : halves) {
+    Value first;
+    forWeights(stage, half, [&](int64_t, Value place, Flag isThere) {
+      if (!first)
+        first = place;
+      if (!isThere.isNull())
+        place = select(isThere, place, first);
+      sums = addNonfinite(sums, emitter.loadWords(place, kChunkWords));
     });
-    emitter.fenceAsync();
+  }
+  I32 any = emitter.i32(0);
+  for (I32 sum : emitter.elements<I32>(sums))
+    any = any | sum;
+  emitter.ifThen(any != 0, [&] {
+    for (I32 half : halves)
+      clamp(stage, half);
   });
-  emitter.consumerBarrier();
 }

@@ -23,12 +23,10 @@ public:
         tiles(*gemm.shape.problem().adapters) {}
 
   /// The adapters of a tile's up to `rows` rows, some for each lane of a warp.
+  /// There may be no rows.
   llvm::SmallVector<I32> load(const Sm90Tile &tile, int64_t rows);
   /// Bits of these adapters. Whole warps.
   I32 find(llvm::ArrayRef<I32> loaded);
-  I32 find(const Sm90Tile &tile) {
-    return find(load(tile, shape.tile().getMaxBlockM()));
-  }
   /// The number of their k tiles.
   I32 countTiles(I32 found);
 
@@ -37,11 +35,10 @@ public:
   /// Arrives for the boxes that these k tiles do not have: of weights and, with
   /// `copiesRows`, of rows. `goOn` returns the state behind a k tile.
   template <typename State, typename GoOn>
-  State passTiles(const Sm90Tile &tile, State state, bool copiesRows,
+  State passTiles(llvm::ArrayRef<I32> loaded, State state, bool copiesRows,
                   GoOn goOn) {
-    gemm.waitInRole();
     return emitter.loop(
-        emitter.index(0), emitter.toIndex(countTiles(find(tile))), 1, state,
+        emitter.index(0), emitter.toIndex(countTiles(find(loaded))), 1, state,
         [&](Index, State state) {
           emitter.ifThen(emitter.lane() == 0, [&] {
             gemm.pipeline.waitUntilEmpty(state.at);
@@ -53,14 +50,33 @@ public:
 
   //===--- Threads that copy rows ---===//
 
+  /// Bits of a tile's adapters, and those of the rows that a thread copies,
+  /// four in a word.
+  struct Found {
+    I32 all;
+    llvm::SmallVector<I32> rows;
+    auto fields() { return std::tie(all, rows); }
+  };
+  /// Loads of these, which may be in flight for a while; their result. Whole
+  /// warps.
+  struct Loads {
+    llvm::SmallVector<I32> lanes, rows;
+  };
+  Loads loadAll(const Sm90Tile &tile) {
+    return {load(tile, shape.tile().getMaxBlockM()), loadRows(tile)};
+  }
+  Found findAll(const Loads &loads) {
+    return {find(loads.lanes), packRows(loads.rows)};
+  }
+
   /// Calls `step(copy)` for each k tile in order; `copy(stage)` issues the
-  /// thread's copies. `step` returns the next state.
+  /// thread's copies. `step` returns the next state. The thread passes stages
+  /// whose copies have arrived to keepFinite.
   template <typename State, typename Step>
-  State forTiles(const Sm90Tile &tile, State state, Step step) {
-    I32 found = find(tile);
-    llvm::SmallVector<I32> rows = findRows(tile);
+  State forTiles(const Sm90Tile &tile, const Found &found, State state,
+                 Step step) {
     auto last = emitter.whileLoop(
-        std::tuple(found, state),
+        std::tuple(found.all, state),
         [&](auto &at) { return std::get<0>(at) != 0; },
         [&](auto at) {
           auto &[left, now] = at;
@@ -68,8 +84,9 @@ public:
           I32 adapter = take(rest);
           auto copyPart = [&](I32 part, State now) {
             return step(now, [&](I32 stage) {
-              copyRows(tile, rows, adapter, part, stage);
-              copyWeights(tile, adapter, part, stage);
+              Own own = getPart(adapter, part);
+              copyRows(tile, found.rows, own, stage);
+              copyWeights(tile, own, stage);
             });
           };
           // Unrolled parts would keep addresses of each other in registers.
@@ -82,34 +99,61 @@ public:
     return std::get<1>(last);
   }
 
-  //===--- Consumers ---===//
-
-  /// Makes elements of the stage's weights finite that are not, so that zeros
-  /// of other adapters' rows stay zeros. All consumers.
+  /// Makes elements of the thread's weights in a stage finite that are not, so
+  /// that zeros of other adapters' rows stay zeros.
   void keepFinite(I32 stage);
 
 private:
   using Tiles = sm90::AdapterTiles;
-  /// Rows that all threads copy at once.
-  static constexpr int64_t kRowsAtOnce = sm90::kRowThreads / Tiles::kRowChunks,
-                           kWeightsAtOnce =
-                               sm90::kRowThreads / Tiles::kWeightChunks;
+  /// Chunks of one column of K that all threads copy at once.
+  static constexpr int64_t kRowsAtOnce = sm90::kRowThreads / Tiles::kChunks;
+  static constexpr int64_t kChunkWords = sm90::kChunkBytes / 4;
+
+  /// The adapter of a thread's chunk of a k tile, kNone for none, and the
+  /// chunk's number among those of the adapter.
+  struct Own {
+    I32 adapter, chunk;
+  };
 
   /// The thread's index among those that copy rows. Read again for each k tile:
   /// addresses that depend on it would be kept in registers across k tiles.
   I32 readNumber();
-  /// Adapters of the rows that a thread copies, four in a word.
-  llvm::SmallVector<I32> findRows(const Sm90Tile &tile);
-  /// Takes the adapters of a k tile out of `left`; returns that of the thread's
-  /// chunk, kNone for none.
+  llvm::SmallVector<I32> loadRows(const Sm90Tile &tile);
+  llvm::SmallVector<I32> packRows(llvm::ArrayRef<I32> loaded);
+  /// Takes the adapters of a k tile out of `left`; returns that of the thread.
   I32 take(I32 &left);
-  /// The thread's chunk of a weight row among those of its adapter.
-  I32 getChunk(I32 number, I32 part);
-  /// The address of a chunk of a row, of an operand at `offset` in a stage.
-  mlir::Value getPlace(I32 stage, int64_t offset, I32 row, I32 chunk);
-  void copyRows(const Sm90Tile &tile, llvm::ArrayRef<I32> rows, I32 adapter,
-                I32 part, I32 stage);
-  void copyWeights(const Sm90Tile &tile, I32 adapter, I32 part, I32 stage);
+  /// The thread's chunk, in the first k tile of its adapter.
+  I32 getChunk();
+  Own getPart(I32 adapter, I32 part);
+  /// Columns of the result in a tile, each with one or two weight rows.
+  int64_t getColumns() const;
+  /// The half of 16 weight rows that a chunk's matrix has.
+  I32 getHalf(I32 chunk);
+  I32 getWeightRow(I32 column, I32 half);
+  /// A chunk of zeros.
+  I32 getZeros();
+  /// The address of the thread's chunk of a row, of an operand at `offset` in a
+  /// stage.
+  mlir::Value getPlace(I32 stage, int64_t offset, I32 row);
+  /// Calls `body(column, place, isThere)` for the thread's chunks in a stage's
+  /// weight rows of one half: columns relative to the thread's first one, and
+  /// a null flag if all threads have the chunk. Addresses differ by constants.
+  void forWeights(I32 stage, I32 half,
+                  llvm::function_ref<void(int64_t, mlir::Value, Flag)> body);
+  void copyRows(const Sm90Tile &tile, llvm::ArrayRef<I32> rows, Own own,
+                I32 stage);
+  void copyWeights(const Sm90Tile &tile, Own own, I32 stage);
+  /// Zeros in the thread's chunks of weight rows of the other matrix: ahead of
+  /// the copies, since ptxas delays each copy behind a store.
+  void clearOther(I32 stage, I32 half);
+  /// Runs `body` if `flag` is set or null.
+  void emitIf(Flag flag, llvm::function_ref<void()> body);
+  /// Adds the products of 16-bit elements and 0, which are 0 for finite ones
+  /// and NaN for others.
+  I32 addNonfinite(I32 sums, I32 words);
+  /// Replaces infinities and NaNs of the thread's chunks by the largest finite
+  /// number.
+  void clamp(I32 stage, I32 half);
 
   /// In a byte: no adapter of a k tile, where a row without one has 255.
   static constexpr int64_t kNone = 254, kBytes = 4, kByte = 255;

@@ -55,12 +55,9 @@ std::string sm90::declineAdapters(tile::GemmOp op) {
     return "there are " + number(tiles->adapters) + " adapters, but at most " +
            number(AdapterTiles::kMaxAdapters) +
            " may follow each other along K" + remedy.str();
-  if (tiles->rank % AdapterTiles::kChunk ||
-      (AdapterTiles::kWeightChunks % tiles->getChunks() &&
-       tiles->getChunks() % AdapterTiles::kWeightChunks))
-    return number(tiles->matrices) + " matrices of rank " +
-           number(tiles->rank) +
-           " fill no whole share of a k tile's 32 columns" + remedy.str();
+  if (tiles->rank % AdapterTiles::kChunk)
+    return "rank " + number(tiles->rank) + " is no multiple of " +
+           number(AdapterTiles::kChunk) + remedy.str();
   if (!addsUpdatesToSums(op))
     return ("the epilogue does more with updates than to add them to sums" +
             remedy)

@@ -10,33 +10,41 @@
 
 #include "moec/Dialect/Tile/Tile.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 namespace moec::sm90 {
 
 /// K tiles of adapters, which follow those of the input in tiles that have rows
-/// with adapters. Weight rows have 4 chunks of 8 elements in a k tile: whole
-/// adapters, or a part of one. The chunks of an adapter are those of its first
-/// matrix's rank, then of its second one's; with gate and up, weight rows of
-/// the one have zeros in chunks of the other. Input rows have 8 chunks: the
-/// high numbers, then the low ones, which are multiplied by the same 4 chunks.
+/// with adapters. Rows and weight rows have 8 chunks of 8 elements in a k tile:
+/// whole adapters, or a part of one; chunks that are left have zeros. The
+/// chunks of an adapter are those of its first matrix's rank, then of its
+/// second one's; with gate and up, weight rows of the one have zeros in chunks
+/// of the other. Half of the chunks of a whole adapter are in each half of the
+/// k tile, so that the order of a sum does not follow from its neighbours where
+/// two consumers share a block.
 struct AdapterTiles {
   int64_t adapters, rank, matrices;
 
-  static constexpr int64_t kChunk = 8, kWeightChunks = 4, kRowChunks = 8;
+  static constexpr int64_t kChunk = 8, kChunks = 8, kHalfChunks = kChunks / 2;
   /// A mask of a tile's adapters has 32 bits.
   static constexpr int64_t kMaxAdapters = 32;
 
-  /// Columns of the high numbers.
-  int64_t getColumns() const { return matrices * rank; }
-  int64_t getChunks() const { return getColumns() / kChunk; }
+  int64_t getChunksOfMatrix() const { return rank / kChunk; }
+  int64_t getChunks() const { return matrices * getChunksOfMatrix(); }
+  /// Chunks of an adapter in a half of a k tile.
+  int64_t getHalfChunks() const { return (getChunks() + 1) / 2; }
   /// Adapters of a k tile, and k tiles of an adapter; one of them is 1.
   int64_t getAdaptersOfTile() const {
-    return getChunks() < kWeightChunks ? kWeightChunks / getChunks() : 1;
+    return std::max<int64_t>(kHalfChunks / getHalfChunks(), 1);
   }
   int64_t getTilesOfAdapter() const {
-    return getChunks() < kWeightChunks ? 1 : getChunks() / kWeightChunks;
+    return (getChunks() + kChunks - 1) / kChunks;
+  }
+  /// Whether chunks of a k tile are left.
+  bool hasEmptyChunks() const {
+    return getAdaptersOfTile() > 1 ? getChunks() % 2 : getChunks() % kChunks;
   }
 };
 

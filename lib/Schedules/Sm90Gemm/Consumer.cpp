@@ -124,18 +124,14 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
     adapters.emplace(gemm);
     loaded = adapters->load(tile, blockM);
   }
-  auto multiplyStep = [&](State state, bool isOfAdapters,
-                          function_ref<void(I32)> releaseBefore) {
+  auto multiplyStep = [&](State state, function_ref<void(I32)> releaseBefore) {
     auto &[at, before, sums] = state;
     pipeline.waitUntilFull(at);
-    if (isOfAdapters)
-      adapters->keepFinite(at.stage);
-    Factors factors = describe(blockM, at.stage, isOfAdapters);
+    Factors factors = describe(blockM, at.stage);
     emitter.fenceProducts();
     for (int64_t i = 0; i < getStepProducts(); ++i)
       for (auto [block, sum] : llvm::enumerate(sums)) {
-        Factors own = isOfAdapters ? moveBack(factors, i) : factors;
-        auto [rows64, other] = getSides(blockM, own, block);
+        auto [rows64, other] = getSides(blockM, factors, block);
         sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
       }
     emitter.commitProducts();
@@ -144,20 +140,19 @@ Sm90Sums Sm90Consumer::multiply(int64_t blockM, const Sm90Tile &tile,
     releaseBefore(before);
     return State{pipeline.next(at), at.stage, sums};
   };
-  State end = emitter.loop(
-      emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
-      State{first, none, zeros}, [&](Index step, State state) {
-        return multiplyStep(state, /*isOfAdapters=*/false, [&](I32 before) {
-          ifBehindFirst(step, [&] { release(before); });
-        });
-      });
+  State end =
+      emitter.loop(emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
+                   State{first, none, zeros}, [&](Index step, State state) {
+                     return multiplyStep(state, [&](I32 before) {
+                       ifBehindFirst(step, [&] { release(before); });
+                     });
+                   });
   if (adapters)
     end = emitter.loop(
         emitter.index(0),
         emitter.toIndex(adapters->countTiles(adapters->find(loaded))), 1, end,
         [&](Index, State state) {
-          return multiplyStep(state, /*isOfAdapters=*/true,
-                              [&](I32 before) { release(before); });
+          return multiplyStep(state, [&](I32 before) { release(before); });
         });
   emitter.waitProducts(0);
   SmallVector<SmallVector<Sum>> blocks;

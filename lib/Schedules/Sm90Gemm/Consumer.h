@@ -90,10 +90,7 @@ private:
   /// wgmmas of a k tile and a block.
   int64_t getStepProducts() const;
   /// Operands of a stage, with the first of the consumer's blocks of weights.
-  Factors describe(int64_t blockM, I32 stage, bool isOfAdapters = false);
-  /// Operands of wgmma `i` of a k tile of adapters: low numbers of rows are
-  /// multiplied by the weights of high ones.
-  Factors moveBack(Factors factors, int64_t i);
+  Factors describe(int64_t blockM, I32 stage);
   /// Operands of block `i`: the M side, and the N side.
   std::pair<I32, I32> getSides(int64_t blockM, const Factors &factors,
                                int64_t i);

@@ -12,6 +12,8 @@
 #include "AdapterProducts.h"
 #include "Schedules/Sm90Gemm/PrepackedWeights/PackedTiles.h"
 
+#include <optional>
+
 using namespace mlir;
 using namespace moec;
 
@@ -127,6 +129,14 @@ PipelineState BoxProducer::emit(PipelineState first) {
     return state;
   };
   auto loadTile = [&](Sm90Tile tile, State state) {
+    // Loads of the rows' adapters end while k tiles of the input are copied.
+    std::optional<Sm90AdapterProducts> adapters;
+    SmallVector<I32> ofRows;
+    if (shape.problem().adapters) {
+      gemm.waitInRole();
+      adapters.emplace(gemm);
+      ofRows = adapters->load(tile, shape.tile().getMaxBlockM());
+    }
     State loaded =
         emitter.loop(emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
                      state, [&](Index step, State state) {
@@ -135,10 +145,9 @@ PipelineState BoxProducer::emit(PipelineState first) {
                        load(tile, kTile, state.at, done);
                        return goOn(state);
                      });
-    if (!shape.problem().adapters)
+    if (!adapters)
       return loaded;
-    return Sm90AdapterProducts(gemm).passTiles(tile, loaded, copiesRows(),
-                                               goOn);
+    return adapters->passTiles(ofRows, loaded, copiesRows(), goOn);
   };
   // If other warps copy rows, one of them draws tiles.
   Flag draws = shape.hasRowThreads() ? Flag() : isFirst;

@@ -30,17 +30,30 @@ public:
 
 private:
   using State = RingCopies::State;
+  /// The state behind a k tile, and a bit for each stage that has had one of
+  /// the tile's adapters; null without adapters.
+  struct Loaded {
+    State state;
+    I32 ofAdapters;
+    auto fields() { return std::tie(state, ofAdapters); }
+  };
   /// A tile, and the positions of the thread's rows in the input.
   struct Rows {
     Sm90Tile tile;
     SmallVector<I32> positions;
-    auto fields() { return std::tie(tile, positions); }
+    /// Empty without adapters.
+    SmallVector<Sm90AdapterProducts::Found, 1> adapters;
+    auto fields() { return std::tie(tile, positions, adapters); }
   };
 
   /// The tile of an item, or zeros past the end.
   Rows setup(const Sm90TileScheduler::Items &items, I32 item);
+  using AdapterLoads = std::optional<Sm90AdapterProducts::Loads>;
+  /// Looks up the adapters of a tile's rows, if there are some.
+  AdapterLoads loadAdapters(const Sm90Tile &tile);
+  void setAdapters(Rows &rows, const AdapterLoads &loads);
   /// Copies the k tiles of a tile.
-  State loadTile(const Rows &rows, PipelineState first);
+  Loaded loadTile(const Rows &rows, PipelineState first);
   /// Copies a k tile: its rows, or its scales, or both.
   void loadStep(const Rows &rows, ArrayRef<I32> scaleRows, I32 step, I32 stage);
   /// Passes on what a thread does with its copies in a stage that have arrived;
@@ -48,7 +61,9 @@ private:
   State finishing(const Rows &rows,
                   function_ref<State(function_ref<void(I32)>)> body);
   /// Copies the k tiles of the adapters of its rows.
-  State loadAdapters(const Sm90Tile &tile, State state);
+  Loaded copyAdapters(const Rows &rows, State state);
+  /// What a thread does with a stage before it publishes it.
+  void finishAdapters(I32 stage, I32 ofAdapters);
   void load(const Rows &rows, I32 step, I32 stage);
 
   // A swizzle row has 8 chunks, or 4; the warps copy 12 rows at once, or 24.
@@ -62,7 +77,7 @@ private:
   }
   /// Publishes the last k tiles of a tile that began in state `first`; returns
   /// the state behind it.
-  PipelineState publish(const Rows &rows, PipelineState first, State loaded);
+  PipelineState publish(const Rows &rows, PipelineState first, Loaded loaded);
   /// Copies one swizzle row of a k tile. `chunks`: addresses of the thread's
   /// chunks in it, used cyclically over the rows.
   void loadSwizzleRow(const Rows &rows, I32 step, int64_t swizzleRow,
@@ -101,17 +116,21 @@ RowProducer::RowProducer(Sm90Gemm &gemm)
 
 PipelineState RowProducer::emit(PipelineState first) {
   Sm90TileScheduler::Items items = gemm.scheduler.getItems();
-  std::tuple start(first, setup(items, items.first));
   // The first tile is known ahead of its rows.
+  Rows begin = setup(items, items.first);
   if (gemm.hasBefore())
     gemm.awaitBefore();
+  setAdapters(begin, loadAdapters(begin.tile));
+  std::tuple start(first, begin);
   auto end = gemm.scheduler.forItems(
       start, /*draws=*/own == 0, [&](I32, auto at, auto findNext) {
         auto &[state, rows] = at;
-        State loaded = loadTile(rows, state);
+        Loaded loaded = loadTile(rows, state);
         // Rows of the next tile are looked up while the last copies arrive.
         Rows next = setup(items, findNext());
+        AdapterLoads loads = loadAdapters(next.tile);
         PipelineState end = publish(rows, state, loaded);
+        setAdapters(next, loads);
         return std::tuple(end, next);
       });
   return std::get<0>(end);
@@ -125,7 +144,7 @@ RowProducer::Rows RowProducer::setup(const Sm90TileScheduler::Items &items,
           : llvm::divideCeil(shape.tile().getMaxBlockM(), getRowsAtOnce());
   I32 zero = emitter.i32(0);
   auto find = [&] {
-    Rows rows{gemm.scheduler.findTile(item), {}};
+    Rows rows{gemm.scheduler.findTile(item), {}, {}};
     // Rows past the end are not copied, and their sums are never read.
     I32 last = rows.tile.rows + -1;
     for (int64_t i = 0; i < count; ++i) {
@@ -138,7 +157,7 @@ RowProducer::Rows RowProducer::setup(const Sm90TileScheduler::Items &items,
     return rows;
   };
   return emitter.choose(item < items.end, find, [&] {
-    return Rows{{zero, zero, zero, zero}, SmallVector<I32>(count, zero)};
+    return Rows{{zero, zero, zero, zero}, SmallVector<I32>(count, zero), {}};
   });
 }
 
@@ -151,13 +170,30 @@ RowProducer::finishing(const Rows &rows,
 }
 
 PipelineState RowProducer::publish(const Rows &rows, PipelineState first,
-                                   State loaded) {
+                                   Loaded loaded) {
+  if (shape.problem().adapters)
+    return copies
+        .publishAll(
+            loaded.state,
+            [&](I32 stage) { finishAdapters(stage, loaded.ofAdapters); })
+        .place;
   State published = finishing(rows, [&](function_ref<void(I32)> finish) {
-    return copies.publishAll(loaded, finish);
+    return copies.publishAll(loaded.state, finish);
   });
   if (turns == 1)
     return published.place;
   return gemm.pipeline.skip(first, shape.tile().getKTiles());
+}
+
+RowProducer::AdapterLoads RowProducer::loadAdapters(const Sm90Tile &tile) {
+  if (!shape.problem().adapters)
+    return std::nullopt;
+  return Sm90AdapterProducts(gemm).loadAll(tile);
+}
+
+void RowProducer::setAdapters(Rows &rows, const AdapterLoads &loads) {
+  if (loads)
+    rows.adapters.push_back(Sm90AdapterProducts(gemm).findAll(*loads));
 }
 
 void RowProducer::loadStep(const Rows &rows, ArrayRef<I32> scaleRows, I32 step,
@@ -170,8 +206,8 @@ void RowProducer::loadStep(const Rows &rows, ArrayRef<I32> scaleRows, I32 step,
     scales.copy(rows.tile, scaleRows, number, step, stage);
 }
 
-RowProducer::State RowProducer::loadTile(const Rows &rows,
-                                         PipelineState first) {
+RowProducer::Loaded RowProducer::loadTile(const Rows &rows,
+                                          PipelineState first) {
   SmallVector<I32> scaleRows;
   if (shape.problem().copiesScales())
     scaleRows = scales.find(rows.tile, number);
@@ -187,18 +223,34 @@ RowProducer::State RowProducer::loadTile(const Rows &rows,
   };
   State loaded =
       emitter.loop(turn, gemm.countSteps(), turns, copies.begin(own), loadNext);
-  return shape.problem().adapters ? loadAdapters(rows.tile, loaded) : loaded;
+  return shape.problem().adapters ? copyAdapters(rows, loaded)
+                                  : Loaded{loaded, {}};
 }
 
-RowProducer::State RowProducer::loadAdapters(const Sm90Tile &tile,
-                                             State state) {
+RowProducer::Loaded RowProducer::copyAdapters(const Rows &rows, State state) {
   Sm90AdapterProducts adapters(gemm);
-  return adapters.forTiles(
-      tile, state, [&](State state, function_ref<void(I32)> copy) {
+  Loaded first{state, emitter.i32(0)};
+  Loaded last = adapters.forTiles(
+      rows.tile, rows.adapters.front(), first,
+      [&](Loaded loaded, function_ref<void(I32)> copy) {
+        auto [state, ofAdapters] = loaded;
         I32 stage = state.place.stage, before = state.place.before();
-        return copies.emitStep(state, gemm.pipeline.empty(stage), before,
-                               [&] { copy(stage); });
+        State next = copies.emitStep(
+            state, gemm.pipeline.empty(stage), before, [&] { copy(stage); },
+            [&, ofAdapters = ofAdapters](I32 stage) {
+              finishAdapters(stage, ofAdapters);
+            });
+        return Loaded{next, ofAdapters | emitter.i32(1) << stage};
       });
+  // The next tile is drawn, by a barrier, ahead of the last k tiles' fences.
+  emitter.fenceAsync();
+  return last;
+}
+
+void RowProducer::finishAdapters(I32 stage, I32 ofAdapters) {
+  // Stages of the tile's last k tiles of the input may be in flight too.
+  emitter.ifThen(((ofAdapters >> stage) & 1) != 0,
+                 [&] { Sm90AdapterProducts(gemm).keepFinite(stage); });
 }
 
 void RowProducer::load(const Rows &rows, I32 step, I32 stage) {

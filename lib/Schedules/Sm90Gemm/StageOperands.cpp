@@ -15,13 +15,11 @@ using namespace moec;
 /// a block.
 constexpr int64_t kHalfStepBytes = sm90::kStepBytes / 2;
 
-Sm90Consumer::Factors Sm90Consumer::describe(int64_t blockM, I32 stage,
-                                             bool isOfAdapters) {
+Sm90Consumer::Factors Sm90Consumer::describe(int64_t blockM, I32 stage) {
   // Offsets at which the second consumer begins.
   int64_t weightBytes = 0, rowBytes = 0;
   if (shape.tile().sharesBlock()) {
-    rowBytes = kHalfStepBytes;
-    weightBytes = isOfAdapters ? 0 : kHalfStepBytes;
+    weightBytes = rowBytes = kHalfStepBytes;
   } else if (shape.tile().splitsRows(blockM))
     rowBytes = shape.tile().getConsumerRows(blockM) * sm90::kStepBytes;
   else
@@ -49,11 +47,4 @@ std::pair<I32, I32> Sm90Consumer::getSides(int64_t blockM,
 int64_t Sm90Consumer::getStepProducts() const {
   return shape.tile().sharesBlock() ? sm90::kStepProducts / 2
                                     : sm90::kStepProducts;
-}
-
-Sm90Consumer::Factors Sm90Consumer::moveBack(Factors factors, int64_t i) {
-  constexpr int64_t products =
-      sm90::AdapterTiles::kWeightChunks * sm90::kChunkBytes / kWgmmaBytes;
-  int64_t chunks = i / products * products * kWgmmaBytes / sm90::kChunkBytes;
-  return {factors.weights + -chunks, factors.rows};
 }

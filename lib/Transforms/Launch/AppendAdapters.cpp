@@ -20,20 +20,19 @@ public:
   FailureOr<std::string> build(const RewriteSite &site) override;
 
 private:
-  /// A copy of a kernel whose argument `memref` has two numbers of type
-  /// `element` for each element.
+  /// A copy of a kernel whose argument `memref` has elements of type `element`.
   tile::KernelOp copyWith(tile::KernelOp kernel, Value memref, Type element);
   /// The config of a shrink that is predicted to take the least time.
   tile::ConfigAttr chooseShrink(const RewriteSite &site);
-  /// The kernel that splits what the site's shrink computes.
+  /// The kernel that rounds what the site's shrink computes.
   tile::KernelOp makeShrink(const RewriteSite &site, Type element);
-  Value getSplit(plan::LaunchOp shrink, Type type);
+  Value getRounded(plan::LaunchOp shrink, Type type);
   void launch(plan::LaunchOp shrink, plan::LaunchOp product,
-              tile::KernelOp splitting);
+              tile::KernelOp rounding);
 
-  /// Split rows by those of f32.
+  /// Rounded rows by those of f32.
   llvm::MapVector<Value, Value> rows;
-  /// Kernels that split, by those that do not and by their config.
+  /// Kernels that round, by those that do not and by their config.
   llvm::MapVector<std::pair<Operation *, tile::ConfigAttr>, tile::KernelOp>
       shrinks;
 };
@@ -47,8 +46,7 @@ tile::KernelOp AppendAdapters::copyWith(tile::KernelOp kernel, Value memref,
   BlockArgument argument =
       copy.getArgument(cast<BlockArgument>(memref).getArgNumber());
   auto type = cast<MemRefType>(argument.getType());
-  argument.setType(
-      MemRefType::get({type.getDimSize(0), 2 * type.getDimSize(1)}, element));
+  argument.setType(MemRefType::get(type.getShape(), element));
   copy.setFunctionType(FunctionType::get(
       copy.getContext(), copy.getBody().getArgumentTypes(), {}));
   return copy;
@@ -89,44 +87,44 @@ tile::KernelOp AppendAdapters::makeShrink(const RewriteSite &site,
                                           Type element) {
   tile::KernelOp kernel = getKernel(site.getLaunch(0));
   tile::ConfigAttr config = chooseShrink(site);
-  tile::KernelOp &splitting = shrinks[{kernel, config}];
-  if (splitting) {
-    growLoad(splitting, site);
-    return splitting;
+  tile::KernelOp &rounding = shrinks[{kernel, config}];
+  if (rounding) {
+    growLoad(rounding, site);
+    return rounding;
   }
   auto shrink = getPhase<tile::LoraShrinkOp>(site.getLaunch(0));
-  splitting = copyWith(kernel, shrink.getResult(), element);
+  rounding = copyWith(kernel, shrink.getResult(), element);
   if (tile::LoadAttr load = getKernel(site.getLaunch(1)).getLoadAttr())
-    splitting.setLoadAttr(load);
-  auto phases = splitting.getBody().getOps<tile::LoraShrinkOp>();
+    rounding.setLoadAttr(load);
+  auto phases = rounding.getBody().getOps<tile::LoraShrinkOp>();
   (*phases.begin()).setConfigAttr(config);
-  setLaunchShape(splitting, context.target);
-  return splitting;
+  setLaunchShape(rounding, context.target);
+  return rounding;
 }
 
-Value AppendAdapters::getSplit(plan::LaunchOp shrink, Type type) {
+Value AppendAdapters::getRounded(plan::LaunchOp shrink, Type type) {
   auto op = getPhase<tile::LoraShrinkOp>(shrink);
   Value result = getPassed(shrink, op.getResult());
-  Value &split = rows[result];
-  if (!split)
-    split = addRows(shrink->getParentOfType<plan::ProgramOp>(), shrink.getLoc(),
-                    type, moec::getName(result) + "_split",
-                    static_cast<int64_t>(op.getTopK()));
-  return split;
+  Value &rounded = rows[result];
+  if (!rounded)
+    rounded = addRows(shrink->getParentOfType<plan::ProgramOp>(),
+                      shrink.getLoc(), type, moec::getName(result) + "_rounded",
+                      static_cast<int64_t>(op.getTopK()));
+  return rounded;
 }
 
 void AppendAdapters::launch(plan::LaunchOp shrink, plan::LaunchOp product,
-                            tile::KernelOp splitting) {
+                            tile::KernelOp rounding) {
   Value shrunk =
       getPassed(product, getPhase<tile::GemmOp>(product).getShrunk());
-  Value split = getSplit(shrink, getProduct(built).getShrunk().getType());
+  Value rounded = getRounded(shrink, getProduct(built).getShrunk().getType());
   RewriteSite::Occurrence copies;
   for (auto [launch, kernel] :
-       {std::pair(shrink, splitting), std::pair(product, built)}) {
+       {std::pair(shrink, rounding), std::pair(product, built)}) {
     OpBuilder builder(launch);
     auto copy = cast<plan::LaunchOp>(builder.clone(*launch));
     copy.setKernel(kernel.getSymName());
-    copy->replaceUsesOfWith(shrunk, split);
+    copy->replaceUsesOfWith(shrunk, rounded);
     copies.push_back(copy);
   }
   added.occurrences.push_back(std::move(copies));
@@ -139,10 +137,10 @@ FailureOr<std::string> AppendAdapters::build(const RewriteSite &site) {
   if (element.isF32())
     return std::string("tensor cores do not multiply f32 exactly");
   built = copyWith(kernel, gemm.getShrunk(), element);
-  tile::KernelOp splitting = makeShrink(site, element);
+  tile::KernelOp rounding = makeShrink(site, element);
   // The new kernel needs launches, since its schedule looks at their operands.
   for (const RewriteSite::Occurrence &occurrence : site.occurrences)
-    launch(occurrence[0], occurrence[1], splitting);
+    launch(occurrence[0], occurrence[1], rounding);
   tile::GemmOp product = getProduct(built);
   if (!isForced(kernel))
     if (tile::ConfigAttr config =

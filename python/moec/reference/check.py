@@ -11,6 +11,8 @@ import numpy as np
 
 from .compare import (
     BOUNDS,
+    LORA_BOUND,
+    LORA_ROW_FACTOR,
     QUANTIZED_BOUND,
     QUANTIZED_ROW_FACTOR,
     ROUNDED_BOUND,
@@ -79,11 +81,16 @@ def _may_round_weights(spec: LayerSpec) -> bool:
     )
 
 
-def _bound(spec: LayerSpec) -> float:
+def _bounds(spec: LayerSpec) -> tuple[float, float]:
+    """The bound on the error over the whole output, and the factor for a row."""
     if _quantizes(spec):
-        return QUANTIZED_BOUND
-    is_rounded = _may_round_weights(spec) or spec.adds_over_ranks
-    return ROUNDED_BOUND if spec.dtype == "bf16" and is_rounded else BOUNDS[spec.dtype]
+        return QUANTIZED_BOUND, QUANTIZED_ROW_FACTOR
+    if spec.dtype == "bf16" and (_may_round_weights(spec) or spec.adds_over_ranks):
+        return ROUNDED_BOUND, ROW_FACTOR
+    # Second matrices multiply rounded rows where they have the type of the weights.
+    if spec.dtype == "bf16" and spec.lora is not None and not spec.quantizations:
+        return LORA_BOUND, LORA_ROW_FACTOR
+    return BOUNDS[spec.dtype], ROW_FACTOR
 
 
 def check(
@@ -101,7 +108,8 @@ def check(
     tokens = decision.ids.shape[0]
     nonfinite = _nonfinite_rows(inputs, tokens) | (not weights_are_finite)
     present = present_rows(spec, inputs, tokens)
-    report = Report(Comparison(bound=_bound(spec)))
+    bound, row_factor = _bounds(spec)
+    report = Report(Comparison(bound=bound))
     near = np.zeros(0, np.int64)
     if spec.entry != "ids" and spec.routing.select != "hash" and spec.replay_ids is None:
         near = np.flatnonzero(decision.routing.near & present)
@@ -116,10 +124,7 @@ def check(
         for row in near:
             _closest(spec, inputs, decision, reference, output, int(row))
 
-    row_factor = QUANTIZED_ROW_FACTOR if _quantizes(spec) else ROW_FACTOR
-    report.comparison = compare(
-        reference, output, _bound(spec), row_factor=row_factor, expected_nonfinite=nonfinite
-    )
+    report.comparison = compare(reference, output, bound, row_factor=row_factor, expected_nonfinite=nonfinite)
     report.failures += report.comparison.failures
     if "topk_weights" in outputs:
         weights = np.asarray(outputs["topk_weights"][...]).astype(np.float64)

@@ -18,11 +18,16 @@ BOUNDS = {"f32": 1e-5, "bf16": 3e-3, "f16": 1e-3}
 #: bits, which changes roundings of the intermediate result and of the output: four times 2^-9. Ranks that sum rows
 #: round each summand, too.
 ROUNDED_BOUND = 8e-3
+#: Bound for bf16 with adapters: rows times the first matrices may be rounded to bf16, as the intermediate result is,
+#: whose rounding then changes, too.
+LORA_BOUND = 6e-3
 #: Bound with quantized gemm inputs: differences of f32 sums occasionally change a rounding to e4m3, which has four
 #: significant bits.
 QUANTIZED_BOUND = 2e-2
 #: Factor by which the error of one row may exceed the bound.
 ROW_FACTOR = 3.0
+#: Factor for a row of such a layer, so that it is off by at most 1e-2.
+LORA_ROW_FACTOR = 1e-2 / LORA_BOUND
 #: Factor for a row with quantized inputs: the next e4m3 value is up to an eighth away, and a row may depend on one
 #: element.
 QUANTIZED_ROW_FACTOR = 1 / 8 / QUANTIZED_BOUND

@@ -42,10 +42,10 @@
 // CHECK-COUNT-16: nvvm.mma.sync
 // CHECK-NOT: nvvm.mma.sync
 tile.kernel @parts(%x: memref<?x512xbf16>, %a: memref<2x40x16x512xbf16>, %c: memref<2x40x16x512xbf16>,
-    %o: memref<41xi32>, %s: memref<?xi32>, %i: memref<?xi32>, %y: memref<?x64xbf16>, %z: memref<?x1xi32>, %t: i64) {
+    %o: memref<41xi32>, %s: memref<?xi32>, %i: memref<?xi32>, %y: memref<?x32xbf16>, %z: memref<?x1xi32>, %t: i64) {
   tile.lora_shrink gather tokens(%t) ins(%x : memref<?x512xbf16>)
       a(%a, %c : memref<2x40x16x512xbf16>, memref<2x40x16x512xbf16>) offsets(%o : memref<41xi32>)
-      source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>) outs(%y, %z : memref<?x64xbf16>, memref<?x1xi32>)
+      source(%s : memref<?xi32>) adapter_ids(%i : memref<?xi32>) outs(%y, %z : memref<?x32xbf16>, memref<?x1xi32>)
       {top_k = 2 : i64, config = #tile.gpu_lora_parts<warps = 8, column_tiles = 4>}
   tile.return
 }
