@@ -168,19 +168,50 @@ def run_layer(folder: Path, model: dict, tensors: dict[str, np.ndarray], options
         return np.ascontiguousarray(file.get_tensor("output")).view(np.uint8).reshape(TOKENS, -1)
 
 
-@pytest.mark.parametrize("options", [*TARGETS.values(), (*SEEDS, *APPEND)], ids=[*TARGETS, "appended"])
-def test_rows_without_an_adapter(options, tmp_path):
+#: One of the adapters in a k tile's quarter, two in its halves, and one in two k tiles.
+RANKS = [("cpu", 8), ("sm_80", 8), ("sm_90a", 8), ("appended", 8), ("appended", 16), ("appended", 64)]
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+@pytest.mark.parametrize(("form", "rank"), RANKS)
+def test_rows_without_an_adapter(form, rank, number, tmp_path):
     """The bits of rows without an adapter, or with one of zeros, are those of a layer without adapters, even beside
-    adapters of NaN; other rows change."""
+    adapters that are not finite; other rows change."""
+    options = (*SEEDS, *APPEND) if form == "appended" else TARGETS[form]
     plain = BASE | {"dtype": "bf16", "entry": "gate"}
-    model = plain | {"lora": {"adapters": 3, "rank": 8}}
+    model = plain | {"lora": {"adapters": 3, "rank": rank}}
     tensors = generate(LayerSpec.from_json(model), TOKENS, 1)
     ids = np.array([-1, 0, 1, 2, 3, 2**31 - 1, -(2**31), 1, 1, 0, -2, 1, -1], np.int32)
     tensors["adapter_ids"] = ids
     for name, tensor in tensors.items():
         if name.startswith("lora."):
             tensor[0] = 0
-            tensor[2] = np.nan
+            tensor[2] = number
     without = {name: tensor for name, tensor in tensors.items() if not name.startswith(("lora.", "adapter_ids"))}
     same = (run_layer(tmp_path, model, tensors, options) == run_layer(tmp_path, plain, without, options)).all(axis=1)
     assert same[(ids != 1) & (ids != 2)].all() and not same[(ids == 1) | (ids == 2)].any()
+
+
+def test_neighbours_of_appended_adapters(tmp_path):
+    """The bits of a row do not depend on the adapters of other rows, which move its own one to another part of a k
+    tile: also where two consumers share the k tiles. The second matrices take away from half of a k tile what adapter
+    4 adds, so that only roundings are left."""
+    rank, half = 16, 32
+    model = BASE | {"dtype": "bf16", "entry": "gate", "hidden_size": 136, "intermediate_size": 72, "num_experts": 2,
+                    "lora": {"adapters": 5, "rank": rank}}
+    configs = [f"--config={kernel}:{config}"
+               for kernel, config in zip(("experts_hidden", "experts_out"), TILES["shared"], strict=True)]
+    tensors = generate(LayerSpec.from_json(model), TOKENS, 1)
+    columns = half + 2 * np.arange(rank)
+    tensors["lora.down_a"][4] = 0
+    tensors["lora.down_a"][4][:, np.arange(rank), columns] = 1
+    tensors["experts.w2"][:] = 0
+    tensors["experts.w2"][:, :, columns] = -tensors["lora.down_b"][4]
+    outputs = []
+    # Adapters that come before it: none, one, two, three.
+    for before in range(4):
+        others = np.arange(TOKENS) // 2 % before if before else np.full(TOKENS, -1)
+        tensors["adapter_ids"] = np.where(np.arange(TOKENS) % 2, others, 4).astype(np.int32)
+        outputs.append(run_layer(tmp_path, model, tensors, (*SEEDS, *APPEND, *configs))[::2])
+    assert outputs[0].any()
+    assert all((output == outputs[0]).all() for output in outputs)

@@ -136,6 +136,8 @@ struct Work {
   /// Per N tile, over all M tiles: clocks of wgmmas and of epilogues, bytes
   /// from L2, rows computed.
   double productClk = 0, epilogueClk = 0, l2Bytes = 0, rows = 0;
+  /// Clocks of k tiles of adapters that nothing hides.
+  double adapterClk = 0;
   /// Clocks of a tile of each kind, and the number of such tiles.
   SmallVector<std::pair<double, double>> kinds;
 
@@ -250,6 +252,12 @@ private:
                 Work &work) const;
   /// K tiles of adapters of a tile with that many rows.
   double getAdapterTiles(const GemmShape &shape, double rows) const;
+  /// Bytes of second matrices in one of them.
+  static double getAdapterBytes(const GemmShape &shape);
+  /// Clocks of a tile in which threads copy so many of them, with so few bytes
+  /// in flight that no weights stream besides.
+  double getExposedAdapterClk(const GemmShape &shape, double tiles,
+                              double rows) const;
   /// Clocks of a warp that copies and quantizes that many rows of a k tile; 0
   /// if rows are copied as they are.
   static double getQuantizationClk(const GemmShape &shape, double rows);
@@ -359,6 +367,33 @@ double GemmCost::getAdapterTiles(const GemmShape &shape, double rows) const {
          double(tiles->getTilesOfAdapter());
 }
 
+double GemmCost::getAdapterBytes(const GemmShape &shape) {
+  return double(shape.shared().getWeightBytes()) /
+         double(shape.problem().weightsPerColumn);
+}
+
+double GemmCost::getExposedAdapterClk(const GemmShape &shape, double tiles,
+                                      double rows) const {
+  // Instructions of a warp, counted in the code of two gemms. One is issued
+  // every other clock; loads from shared memory, a fence and two barriers wait
+  // for each other. No time of this has been measured.
+  constexpr double perTile = 90, perWeights = 7, perRows = 6, issueClk = 2,
+                   waitClk = 300;
+  constexpr double atOnce = double(kRowThreads) / AdapterTiles::kChunks;
+  double columns = double(shape.tile().getWeightRows()) /
+                   double(shape.problem().weightsPerColumn);
+  double clk = waitClk + issueClk * (perTile + perWeights * columns / atOnce +
+                                     perRows * rows / atOnce);
+  double bytesPerClk = device.readBytes * device.streamShare /
+                       double(device.multiprocessors) / device.tensorClock;
+  // Half of the ring has weights that are ahead. H200, k tiles of 0.85 us,
+  // rank 16: 81 and 58 us for 16 adapters at 1024 tokens, of which 21 and 28
+  // are those of the bytes; 27 and 32 us at 256; 22 and 13 for 4 at 1024.
+  double ahead = double(shape.tile().stages) / 2;
+  return std::max(0.0, tiles - ahead) *
+         std::max(0.0, clk - getAdapterBytes(shape) / bytesPerClk);
+}
+
 /// Clocks until the first CTA of a cluster has the sums of the others, beyond
 /// those of its own k tiles.
 static double getShareClk(const GemmShape &shape) {
@@ -408,11 +443,10 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   if (shape.problem().quantizesInput)
     clk += quantizedTileClk;
   clk /= device.tensorShare;
-  // Consumers look at the weights of an adapter, and meet, before they multiply
-  // them; no time of this has been measured.
-  constexpr double lookClk = 250;
   double adapterTiles = getAdapterTiles(shape, use.rows / use.tiles);
-  clk += adapterTiles * (lookClk + std::max(device.stepClk, stepClk));
+  clk += adapterTiles * std::max(device.stepClk, stepClk);
+  work.adapterClk += use.tiles * getExposedAdapterClk(shape, adapterTiles,
+                                                      use.rows / use.tiles);
   double inputRows = rows;
   // Bytes of a row's part of a k tile in memory.
   auto rowBytes =
@@ -447,11 +481,8 @@ void GemmCost::addTiles(const GemmShape &shape, int64_t blockM, BlockMUse use,
   work.l2Bytes +=
       use.tiles * steps *
       (double(shape.shared().getWeightBytes()) + inputRows * rowBytes);
-  // Half of a swizzle row is of weights, and zeros are not read.
-  double adapterBytes = double(shape.shared().getWeightBytes()) / 2 /
-                        double(shape.problem().weightsPerColumn);
-  work.l2Bytes +=
-      use.tiles * adapterTiles * (adapterBytes + inputRows * rowBytes);
+  // Most of the rows' chunks are zeros, which are not read.
+  work.l2Bytes += use.tiles * adapterTiles * getAdapterBytes(shape);
   work.rows += use.tiles * rows;
   work.tiles += use.tiles;
 }
@@ -626,6 +657,7 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   constexpr double adapterWaits = 2, near = 0.5;
   if (shape.problem().adapters)
     result.fixedUs += adapterWaits * near * device.latencyUs;
+  result.fixedUs += 1e6 * work.adapterClk * nTiles * share / device.tensorClock;
   // A cluster starts when all of its CTAs can, behind the launch before (H200,
   // one token of four layers of fp8: 2 to 6 us more than expected without).
   constexpr double clusterUs = 5;
