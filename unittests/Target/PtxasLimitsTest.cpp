@@ -317,7 +317,8 @@ TEST(PtxasLimits, AdaptersFitInRegisters) {
   for (bool isPaired : {false, true})
     for (int64_t rank : {16, 64})
       for (const std::string &blockM :
-           {highest, "120, 136, " + highest, std::string("8, 32")}) {
+           {highest, "120, 136, " + highest, std::string("128"),
+            std::string("96, 112, 128"), std::string("8, 32")}) {
         SCOPED_TRACE(blockM + " of rank " + std::to_string(rank) +
                      (isPaired ? ", gate and up" : ""));
         expectFits(withAdapters(isPaired, rank, blockM), "sm_90a");

@@ -178,8 +178,9 @@ inline constexpr int64_t kCopiedRows = 192;
 /// Accumulators where threads quantize the rows that they copy.
 /// QuantizedRowsFitInRegisters.
 inline constexpr int64_t kQuantizedSums = 40;
-/// BLOCK_M where threads copy adapters. AdaptersFitInRegisters.
-inline constexpr int64_t kAdapterRows = 144;
+/// Where threads copy adapters: BLOCK_M, and registers of these threads.
+/// AdaptersFitInRegisters.
+inline constexpr int64_t kAdapterRows = 144, kAdapterCopying = 112;
 /// Swapped A and B with promotion: values of BLOCK_M, and accumulators beside
 /// them. CandidatesDoNotSpill.
 inline constexpr int64_t kPromotedBlockMs = 2, kPromotedSums = 128;

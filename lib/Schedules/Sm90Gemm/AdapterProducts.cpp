@@ -283,13 +283,12 @@ void Sm90AdapterProducts::clamp(I32 stage, I32 half) {
 
 void Sm90AdapterProducts::keepFinite(I32 stage) {
   // Chunks of several k tiles may be of either matrix.
-  SmallVector<I32> halves;
-  if (tiles.matrices == 2 && tiles.getTilesOfAdapter() > 1)
-    halves = {emitter.i32(0), emitter.i32(1)};
-  else
-    halves = {getHalf(getChunk())};
-  I32 sums = getZeros();
-  for (I32 half : halves) {
+  bool hasBoth = tiles.matrices == 2 && tiles.getTilesOfAdapter() > 1;
+  auto forHalves = [&](I32 sums, function_ref<I32(I32, I32)> body) {
+    return hasBoth ? emitter.loop(emitter.i32(0), emitter.i32(2), 1, sums, body)
+                   : body(getHalf(getChunk()), sums);
+  };
+  I32 sums = forHalves(getZeros(), [&](I32 half, I32 sums) {
     Value first;
     forWeights(stage, half, [&](int64_t, Value place, Flag isThere) {
       if (!first)
@@ -298,12 +297,15 @@ void Sm90AdapterProducts::keepFinite(I32 stage) {
         place = select(isThere, place, first);
       sums = addNonfinite(sums, emitter.loadWords(place, kChunkWords));
     });
-  }
+    return sums;
+  });
   I32 any = emitter.i32(0);
   for (I32 sum : emitter.elements<I32>(sums))
     any = any | sum;
   emitter.ifThen(any != 0, [&] {
-    for (I32 half : halves)
+    forHalves(any, [&](I32 half, I32 any) {
       clamp(stage, half);
+      return any;
+    });
   });
 }

@@ -30,7 +30,10 @@ RegisterBudget::RegisterBudget(const GemmProblem &problem,
                       problem.promotes, tile.mapRows && !problem.adapters,
                       problem.copiesScales(), problem.quantizesInput,
                       problem.isPrepacked(), tile.getConsumers(),
-                      tile.splitK > 1}) {}
+                      tile.splitK > 1}) {
+  if (problem.adapters)
+    producer = std::max(producer, ptxas::kAdapterCopying);
+}
 
 void RegisterBudget::shareWith(const RegisterBudget &other) {
   producer = std::max(producer, other.producer);
