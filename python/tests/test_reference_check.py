@@ -117,6 +117,22 @@ def test_bound_of_weights_that_may_be_rounded():
         assert check(spec, tensors, outputs).comparison.bound == bound
 
 
+@pytest.mark.parametrize(
+    ("dtype", "quantization", "wrong", "ok"),
+    [("bf16", None, 5e-3, True), ("bf16", None, 1.2e-2, False), ("bf16", "mxfp4", 1e-2, False),
+     ("f16", None, 4e-3, False)],
+)
+def test_bound_of_adapters(dtype, quantization, wrong, ok):
+    """First products may be rounded to bf16, if no weight is quantized."""
+    fields = {} if quantization is None else {"quantization": quantization}
+    spec, tensors, outputs = case(dtype=dtype, hidden_size=64, intermediate_size=32, lora={"adapters": 2, "rank": 8},
+                                  **fields)
+    row = outputs["output"].astype(np.float64)
+    row[3] *= 1 + wrong
+    outputs["output"] = row.astype(NUMPY_DTYPES[dtype])
+    assert check(spec, tensors, outputs).ok == ok
+
+
 def test_bound_of_sums_over_ranks():
     for parallel, bound in (({"tp": 2}, 8e-3), ({"dp": 2, "experts": "linear"}, 8e-3), ({"tp": 1}, 3e-3)):
         spec, tensors, outputs = case(dtype="bf16", parallel=parallel)

@@ -53,4 +53,16 @@ TEST(ReferenceCompare, RowsThatAreNotFiniteAreWrongUnlessInputsAre) {
   }
 }
 
+TEST(ReferenceCompare, BoundsOfAdaptersAreThoseOfRoundedProducts) {
+  moec::LayerSpec spec;
+  spec.dtype = moec::DType::BF16;
+  double without = getErrorBound(spec);
+  spec.lora = moec::LoraSpec{/*adapters=*/2, /*rank=*/8};
+  EXPECT_GT(getErrorBound(spec), without);
+  EXPECT_DOUBLE_EQ(getErrorBound(spec) * getRowFactor(spec), 1e-2);
+  spec.dtype = moec::DType::F16;
+  EXPECT_DOUBLE_EQ(getErrorBound(spec), getErrorBound(moec::DType::F16));
+  EXPECT_DOUBLE_EQ(getRowFactor(spec), kRowFactor);
+}
+
 } // namespace

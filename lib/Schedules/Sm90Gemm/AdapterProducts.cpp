@@ -30,6 +30,14 @@ SmallVector<I32> Sm90AdapterProducts::load(const Sm90Tile &tile, int64_t rows) {
   return loaded;
 }
 
+SmallVector<I32> Sm90AdapterProducts::loadIfAny(Sm90Gemm &gemm,
+                                                const Sm90Tile &tile) {
+  if (!gemm.shape.problem().adapters)
+    return {};
+  gemm.waitInRole();
+  return Sm90AdapterProducts(gemm).load(tile, gemm.shape.tile().getMaxBlockM());
+}
+
 I32 Sm90AdapterProducts::find(ArrayRef<I32> loaded) {
   I32 found;
   for (I32 own : loaded) {

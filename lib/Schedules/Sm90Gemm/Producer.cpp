@@ -12,8 +12,6 @@
 #include "AdapterProducts.h"
 #include "Schedules/Sm90Gemm/PrepackedWeights/PackedTiles.h"
 
-#include <optional>
-
 using namespace mlir;
 using namespace moec;
 
@@ -130,13 +128,7 @@ PipelineState BoxProducer::emit(PipelineState first) {
   };
   auto loadTile = [&](Sm90Tile tile, State state) {
     // Loads of the rows' adapters end while k tiles of the input are copied.
-    std::optional<Sm90AdapterProducts> adapters;
-    SmallVector<I32> ofRows;
-    if (shape.problem().adapters) {
-      gemm.waitInRole();
-      adapters.emplace(gemm);
-      ofRows = adapters->load(tile, shape.tile().getMaxBlockM());
-    }
+    SmallVector<I32> adapters = Sm90AdapterProducts::loadIfAny(gemm, tile);
     State loaded =
         emitter.loop(emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
                      state, [&](Index step, State state) {
@@ -145,9 +137,10 @@ PipelineState BoxProducer::emit(PipelineState first) {
                        load(tile, kTile, state.at, done);
                        return goOn(state);
                      });
-    if (!adapters)
+    if (adapters.empty())
       return loaded;
-    return adapters->passTiles(ofRows, loaded, copiesRows(), goOn);
+    return Sm90AdapterProducts(gemm).passTiles(adapters, loaded, copiesRows(),
+                                               goOn);
   };
   // If other warps copy rows, one of them draws tiles.
   Flag draws = shape.hasRowThreads() ? Flag() : isFirst;
