@@ -263,8 +263,8 @@ def read_config(folder: pathlib.Path) -> dict:
     return json.loads((folder / "config.json").read_text())
 
 
-def first_output(model: torch.nn.Module, tokens: int) -> np.ndarray:
-    """The output of the first block of a model; its weights do not depend on other modules."""
+def run_first(model: torch.nn.Module, tokens: int) -> Block:
+    """Runs the first block of a model; its weights do not depend on other modules."""
     model.config._experts_implementation = "eager"
     modules = dict(model.named_modules())
     for name, module in modules.items():
@@ -274,5 +274,5 @@ def first_output(model: torch.nn.Module, tokens: int) -> np.ndarray:
             if getattr(parent, "shared_mlp", None) is not None:
                 randomize(parent.shared_mlp, 2)
             generator = torch.Generator().manual_seed(tokens)
-            return _run(module, parent, 0, model.config.hidden_size, tokens, generator).output
+            return _run(module, parent, 0, model.config.hidden_size, tokens, generator)
     raise NotBuilt("the model has no block with experts")

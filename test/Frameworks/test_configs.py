@@ -57,15 +57,23 @@ def _import(config: dict, path) -> str | None:
         return None
 
 
-def _output(config_class, config: dict, tokens: int) -> np.ndarray | None:
-    """The output of the model's own first block; None if Transformers refuses."""
-    known = {key: value for key, value in config.items()
-             if key not in ("model_type", "architectures", "transformers_version")}
+def _make_config(config_class, config: dict):
+    return config_class(**{key: value for key, value in config.items()
+                           if key not in ("model_type", "architectures", "transformers_version")})
+
+
+def _run_block(config_class, config: dict, tokens: int) -> blocks.Block | None:
+    """Runs the model's own first block; None if Transformers refuses."""
     try:
-        model = blocks.make(config_class(**known))
-        return blocks.first_output(model, tokens)
+        return blocks.run_first(blocks.make(_make_config(config_class, config)), tokens)
     except Exception:  # A model's code may raise anything about a configuration.
         return None
+
+
+def _read_others(block: blocks.Block, expected: blocks.Block) -> bool:
+    """Whether the layer begins at router logits, and these are not those of the unchanged model."""
+    ours, theirs = (run.inputs.get("router_logits") for run in (block, expected))
+    return ours is not None and not (ours.shape == theirs.shape and np.array_equal(ours, theirs))
 
 
 NAMES = [name for name in test_blocks.CLASSES if name not in ("DbrxConfig",)]
@@ -79,7 +87,7 @@ def test_no_key_is_read_past(name, tmp_path):
     path = tmp_path / "config.json"
     spec = _import(base, path)
     assert spec is not None
-    expected = _output(config_class, base, 5)
+    expected = _run_block(config_class, base, 5)
     counts = {"refused": 0, "another layer": 0, "the same": 0, "compared": 0}
     for done, key, config in _mutants(copy.deepcopy(base)):
         imported = _import(config, path)
@@ -92,11 +100,18 @@ def test_no_key_is_read_past(name, tmp_path):
             if not table.is_suspicious(key) or done in ("renamed", "nested"):
                 continue
             # The layer is the same, so the model's own code decides.
-            output = _output(config_class, config, 5)
-            if output is None or expected is None:
+            block = _run_block(config_class, config, 5)
+            if block is None or expected is None:
                 continue
             counts["compared"] += 1
-            assert output.shape == expected.shape and np.allclose(output, expected, atol=1e-6), (
+            if _read_others(block, expected):
+                # A key of a router outside the layer: with the logits of that router moec has to agree.
+                built = blocks.build(_make_config(config_class, config), tmp_path / f"model-{counts['compared']}",
+                                     max_blocks=1)
+                moec.compare(moec.run(built.folder, built.blocks[0], tmp_path), built.blocks[0])
+                continue
+            output = block.output
+            assert output.shape == expected.output.shape and np.allclose(output, expected.output, atol=1e-6), (
                 f"'{key}' {done}: moec imports the same layer, and the model's block changes"
             )
     assert counts["refused"] and counts["the same"], counts
