@@ -400,12 +400,15 @@ void addTargets(FieldReader &groups, QuantizationMethod &method) {
            std::make_tuple(getOrder(b), StringRef(b.text));
   });
   for (const Target &target : targets)
-    if (!method.rules.add(target.matching, target.text, target.group))
+    if (target.matching != Matching::Expression)
+      method.rules.add(target.matching, target.text, target.group);
+    else if (!method.rules.addExpression(target.matching, target.text,
+                                         target.group))
       groups.getContext().diags.error(
           groups.getContext().text, groups.getObjectValue().range,
           groups.getName() + ": the target \"re:" + target.text +
-              "\" cannot be understood; write a simple expression, as "
-              "\"re:.*experts.*\"");
+              "\" cannot be understood; write " + kReadableExpressions +
+              ", as \"re:.*experts.*\"");
 }
 
 } // namespace

@@ -85,13 +85,12 @@ void addOverrides(FieldReader &reader, const json::Value &overrides,
       text.consume_front("+:");
     // Number 0 is the scheme without overrides.
     int scheme = isLeft ? ModuleRules::kNotQuantized : int(index) + 1;
-    if (!method.rules.add(Matching::Expression, text, scheme))
+    if (!method.rules.addExpression(Matching::Expression, text, scheme))
       reader.getContext().diags.error(
           reader.getContext().text, member.nameRange,
           reader.show("dynamic") + " has the expression \"" + member.name +
-              "\", which cannot be understood; write a simple one, as "
-              "\"-:.*mlp\\.gate.*\"" +
-              reader.offerIgnoring("dynamic"));
+              "\", which cannot be understood; write " + kReadableExpressions +
+              ", as \"-:.*mlp\\.gate.*\"" + reader.offerIgnoring("dynamic"));
   }
 }
 
@@ -363,7 +362,12 @@ static const json::Value *addAutoRoundRules(FieldReader &reader,
       StringRef text = member.name;
       method.rules.add(Matching::End, text, scheme);
       if (text.find_first_of("*+?^$()[]{}|\\") != StringRef::npos)
-        method.rules.add(Matching::Search, text, scheme);
+        if (!method.rules.addExpression(Matching::Search, text, scheme))
+          reader.getContext().diags.error(
+              reader.getContext().text, member.nameRange,
+              reader.show("extra_config") + " has the expression \"" + text +
+                  "\", which cannot be understood; write names, or " +
+                  kReadableExpressions + reader.offerIgnoring("extra_config"));
     }
   method.rules.setDefault(0);
   for (StringRef name : {"block_name_to_quantize", "to_quant_block_names"}) {

@@ -84,9 +84,14 @@ void readHqq(FieldReader &reader, QuantizationContext &,
     SmallVector<StringRef> components;
     StringRef(member.name).split(components, '.');
     std::string pattern = "(^|\\.)" + join(components, "\\.([0-9]+\\.)*") + "$";
-    method.rules.add(Matching::Search, pattern,
-                     member.value.isNull() ? ModuleRules::kNotQuantized
-                                           : int(index));
+    if (!method.rules.addExpression(
+            Matching::Search, pattern,
+            member.value.isNull() ? ModuleRules::kNotQuantized : int(index)))
+      reader.getContext().diags.error(
+          reader.getContext().text, member.nameRange,
+          reader.show("quant_config") + " has the tag \"" + member.name +
+              "\", which names no module; write it as in "
+              "\"mlp.experts.gate_proj\"");
   }
   method.read = [&reader, object](int number) {
     const json::Member &member = object->members[size_t(number)];
@@ -151,11 +156,13 @@ void readGemma(FieldReader &reader, QuantizationContext &context,
   const json::Value *overrides = reader.getObject("module_quant_configs");
   if (overrides)
     for (auto [index, member] : enumerate(overrides->members))
-      if (!method.rules.add(Matching::Search, member.name, int(index) + 1))
+      if (!method.rules.addExpression(Matching::Search, member.name,
+                                      int(index) + 1))
         reader.error("module_quant_configs",
                      reader.show("module_quant_configs") +
                          " has the expression \"" + member.name +
-                         "\", which cannot be understood; write a simple one");
+                         "\", which cannot be understood; write " +
+                         kReadableExpressions);
   auto read = [](FieldReader &own, int64_t base) {
     std::optional<int64_t> bits = base;
     if (const json::Value *value = own.get("num_bits"))

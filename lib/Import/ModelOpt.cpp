@@ -154,15 +154,19 @@ void readModelOpt(FieldReader &reader, QuantizationContext &context,
     refuseOtherFields(reader, kMethod);
     return;
   }
-  // Modules, or the parents of modules, with their own algorithm.
+  // Modules, or the parents of modules, with their own algorithm; patterns come
+  // after names.
   const json::Value *layers = reader.getObject("quantized_layers");
   if (!layers) {
     reader.reportMissing("quantized_layers",
                          "an object with the algorithm of each module");
     return;
   }
-  for (auto [index, member] : enumerate(layers->members))
-    method.rules.add(Matching::Parent, member.name, int(index));
+  for (bool arePatterns : {false, true})
+    for (auto [index, member] : enumerate(layers->members))
+      if (StringRef(member.name).contains('*') == arePatterns)
+        method.rules.add(arePatterns ? Matching::ParentGlob : Matching::Parent,
+                         member.name, int(index));
   method.read = [&reader, &context, activations, layers](int number) {
     const json::Member &member = layers->members[size_t(number)];
     FieldReader module = reader.getInner("quantized_layers", *layers)

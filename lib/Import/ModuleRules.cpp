@@ -107,23 +107,138 @@ std::string translateName(StringRef text) {
   return result;
 }
 
-using Predicate = std::function<bool(StringRef)>;
+/// Whether a module is meant that may have any of these names.
+using Predicate = std::function<bool(ArrayRef<std::string> names)>;
 
-/// Whether a name matches an expression of llvm::Regex.
-Predicate match(const std::string &expression) {
-  return [regex = std::make_shared<Regex>(expression)](StringRef name) {
-    return regex->match(name);
+/// Length of an expression up to a character outside of brackets and groups, or
+/// up to its end.
+size_t findOutside(StringRef text, char wanted) {
+  size_t depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (depth == 0 && c == wanted)
+      return i;
+    if (c == '\\')
+      ++i;
+    else if (c == '[')
+      // A closing bracket at the start is literal.
+      i = std::min(
+          text.find(']', i + (text.substr(i + 1).starts_with("^") + 2)),
+          text.size());
+    else if (c == '(')
+      ++depth;
+    else if (c == ')' && depth > 0)
+      --depth;
+  }
+  return text.size();
+}
+
+/// An expression without alternatives, behind what it looks ahead for.
+struct Alternative {
+  /// Expressions that match, or do not match, where the alternative begins.
+  std::vector<Regex> wanted, unwanted;
+  std::optional<Regex> body;
+
+  bool matches(ArrayRef<std::string> names) const {
+    // One of the names is the module's, and lists are written for that one: a
+    // name that is unwanted excludes the module under all others.
+    auto isIn = [](const std::vector<Regex> &list, StringRef name) {
+      return llvm::any_of(
+          list, [&](const Regex &regex) { return regex.match(name); });
+    };
+    bool isUnwanted = llvm::any_of(
+        names, [&](StringRef name) { return isIn(unwanted, name); });
+    return !isUnwanted && llvm::any_of(names, [&](StringRef name) {
+      return (!body || body->match(name)) &&
+             llvm::all_of(
+                 wanted, [&](const Regex &regex) { return regex.match(name); });
+    });
+  }
+};
+
+/// Translates an alternative of a Python expression. llvm::Regex cannot look
+/// ahead, so this is done only where the place is known: at the start of a
+/// name.
+std::optional<Alternative> readAlternative(StringRef text, Matching matching) {
+  bool isFromStart = matching != Matching::Search;
+  Alternative result;
+  std::string translated;
+  while (true) {
+    if (text.consume_front("^")) {
+      isFromStart = true;
+      continue;
+    }
+    bool isPositive = text.starts_with("(?=");
+    if (!isPositive && !text.starts_with("(?!"))
+      break;
+    text = text.drop_front(StringRef("(?=").size());
+    size_t end = findOutside(text, ')');
+    StringRef inner = text.take_front(end);
+    text = text.drop_front(end);
+    translated.clear();
+    bool isClosed = text.consume_front(")");
+    if (!isClosed || !translateExpression(inner, translated) ||
+        (!text.empty() && StringRef("*+?{").contains(text.front())))
+      return std::nullopt;
+    (isPositive ? result.wanted : result.unwanted)
+        .emplace_back("^(" + translated + ")");
+  }
+  bool looksAhead = !result.wanted.empty() || !result.unwanted.empty();
+  if (looksAhead && !isFromStart)
+    return std::nullopt;
+  if (text.empty() && matching != Matching::Whole)
+    return result;
+  translated.clear();
+  if (!translateExpression(text, translated))
+    return std::nullopt;
+  if (isFromStart)
+    translated = "^(" + translated + ")";
+  if (matching == Matching::Whole)
+    translated += "$";
+  result.body.emplace(translated);
+  return result;
+}
+
+/// The rule of a Python expression; null if it cannot be translated.
+Predicate readExpression(StringRef text, Matching matching) {
+  auto alternatives = std::make_shared<std::vector<Alternative>>();
+  while (true) {
+    size_t end = findOutside(text, '|');
+    std::optional<Alternative> next =
+        readAlternative(text.take_front(end), matching);
+    if (!next)
+      return nullptr;
+    alternatives->push_back(std::move(*next));
+    if (end == text.size())
+      break;
+    text = text.drop_front(end + 1);
+  }
+  return [alternatives](ArrayRef<std::string> names) {
+    return llvm::any_of(*alternatives, [&](const Alternative &alternative) {
+      return alternative.matches(names);
+    });
   };
 }
 
-/// The rule of a text for one name; null for an expression that cannot be
+/// Whether one of the names matches an expression of llvm::Regex.
+Predicate match(const std::string &expression) {
+  return [regex = std::make_shared<Regex>(expression)](
+             ArrayRef<std::string> names) {
+    return llvm::any_of(names,
+                        [&](StringRef name) { return regex->match(name); });
+  };
+}
+
+/// The rule of a text; null for an expression that cannot be
 /// translated.
 Predicate makePredicate(Matching matching, StringRef text) {
-  std::string own = text.str(), translated;
+  std::string own = text.str();
   switch (matching) {
   case Matching::End:
-    return [own](StringRef name) {
-      return name.consume_back(own) && (name.empty() || name.back() == '.');
+    return [own](ArrayRef<std::string> names) {
+      return llvm::any_of(names, [&](StringRef name) {
+        return name.consume_back(own) && (name.empty() || name.back() == '.');
+      });
     };
   case Matching::Components:
     // "model.layers.0." ends at a component boundary.
@@ -132,12 +247,12 @@ Predicate makePredicate(Matching matching, StringRef text) {
     return match("(^|\\.)" + translateName(text) + "($|\\.)");
   case Matching::Glob:
     return match("^" + translateName(text) + "$");
+  case Matching::ParentGlob:
+    return match("^" + translateName(text) + "($|\\.)");
   case Matching::Expression:
-    return translateExpression(text, translated)
-               ? match("^(" + translated + ")")
-               : nullptr;
+  case Matching::Whole:
   case Matching::Search:
-    return translateExpression(text, translated) ? match(translated) : nullptr;
+    return readExpression(text, matching);
   case Matching::Name:
   case Matching::Parent:
   case Matching::Class:
@@ -262,7 +377,16 @@ std::vector<LayerModule> LayerModules::getDense() const {
 // Rules
 //===----------------------------------------------------------------------===//
 
-bool ModuleRules::add(Matching matching, StringRef text, int scheme) {
+void ModuleRules::add(Matching matching, StringRef text, int scheme) {
+  [[maybe_unused]] bool isAdded = addRule(matching, text, scheme);
+  assert(isAdded && "only expressions may be unreadable");
+}
+
+bool ModuleRules::addExpression(Matching matching, StringRef text, int scheme) {
+  return addRule(matching, text, scheme);
+}
+
+bool ModuleRules::addRule(Matching matching, StringRef text, int scheme) {
   cache.clear();
   Rule rule{text.str(), scheme, nullptr};
   if (matching == Matching::Name) {
@@ -278,7 +402,7 @@ bool ModuleRules::add(Matching matching, StringRef text, int scheme) {
     if (!isNamed)
       return false;
     rule.matches = [isNamed](const LayerModule &module) {
-      return llvm::any_of(module.names, isNamed);
+      return isNamed(module.names);
     };
     tellExpertsApart |= llvm::any_of(text, isDigit);
   }

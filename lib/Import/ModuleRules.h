@@ -81,22 +81,35 @@ enum class Matching {
   End,
   /// A whole name with `*`.
   Glob,
+  /// A name, or that of a parent, with `*`.
+  ParentGlob,
   /// A Python expression that matches from the start of a name to any place in
   /// it, as `re.match`.
   Expression,
+  /// A Python expression that matches a whole name, as `re.fullmatch`.
+  Whole,
   /// A Python expression that matches anywhere, as `re.search`.
   Search,
   /// The class of a module.
   Class,
 };
 
+/// What to write in place of an expression that cannot be translated.
+inline constexpr llvm::StringLiteral kReadableExpressions =
+    "expressions without flags, back-references and \\b, and with (?!...) and "
+    "(?=...) only at their start";
+
 /// Rules in order: the first one that names a module decides.
 class ModuleRules {
 public:
   static constexpr int kNotQuantized = -1;
 
-  /// Adds a rule. Returns false for an expression that cannot be translated.
-  bool add(Matching matching, llvm::StringRef text, int scheme);
+  /// Adds a rule, of any kind but an expression.
+  void add(Matching matching, llvm::StringRef text, int scheme);
+  /// Adds a rule. Returns false for an expression that cannot be translated;
+  /// `kReadableExpressions` says which can.
+  [[nodiscard]] bool addExpression(Matching matching, llvm::StringRef text,
+                                   int scheme);
   /// The scheme of modules that no rule names.
   void setDefault(int scheme) { fallback = scheme; }
 
@@ -114,6 +127,7 @@ private:
     /// Null for rules of names.
     std::function<bool(const LayerModule &)> matches;
   };
+  bool addRule(Matching matching, llvm::StringRef text, int scheme);
   size_t findPattern(const LayerModule &module) const;
 
   std::vector<Rule> rules;

@@ -152,10 +152,11 @@ void readExceptions(FieldReader &reader, ModuleRules &rules) {
       bool understood = element.kind == json::Value::Kind::String;
       StringRef text = element.text;
       auto add = [&](Matching matching) {
-        understood &= rules.add(matching, text, ModuleRules::kNotQuantized);
+        rules.add(matching, text, ModuleRules::kNotQuantized);
       };
       if (text.consume_front("re:")) {
-        add(Matching::Expression);
+        understood &= rules.addExpression(Matching::Expression, text,
+                                          ModuleRules::kNotQuantized);
       } else if (isCompressed) {
         // The name of a parent does not match its children.
         add(Matching::Name);
@@ -168,8 +169,8 @@ void readExceptions(FieldReader &reader, ModuleRules &rules) {
             reader.getContext().text, element.range,
             reader.show(field) + " contains " + describeValue(element) +
                 ", which is no name of a module that can be understood; write "
-                "names, names with *, or simple expressions as "
-                "\"re:.*experts.*\"" +
+                "names, names with *, or " +
+                kReadableExpressions + ", as \"re:.*experts.*\"" +
                 reader.offerIgnoring(field));
     }
   }

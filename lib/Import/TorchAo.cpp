@@ -303,7 +303,8 @@ std::optional<Scheme> readConfig(FieldReader &reader,
 
 /// The rules of FqnToConfig: names ahead of expressions, which match a whole
 /// name of a module or of its parameter `weight`. Null leaves it as it is.
-static void addRules(const json::Value &byName, QuantizationMethod &method) {
+static void addRules(const json::Value &byName, FieldReader &reader,
+                     QuantizationMethod &method) {
   auto add = [&](bool areExpressions) {
     for (auto [number, member] : llvm::enumerate(byName.members)) {
       StringRef name = member.name;
@@ -323,8 +324,12 @@ static void addRules(const json::Value &byName, QuantizationMethod &method) {
       }
       if (name.consume_back("weight") && !name.consume_back("\\."))
         name.consume_back(".");
-      method.rules.add(Matching::Expression, ("(?:" + name + ")$").str(),
-                       scheme);
+      if (!method.rules.addExpression(Matching::Whole, name, scheme))
+        reader.getContext().diags.error(
+            reader.getContext().text, member.nameRange,
+            reader.getName() + ": the expression \"" + member.name +
+                "\" cannot be understood; write names, or " +
+                kReadableExpressions);
     }
   };
   add(/*areExpressions=*/false);
@@ -357,7 +362,7 @@ void readTorchAo(FieldReader &reader, QuantizationContext &context,
   const json::Value *byName = inner.getObject(field);
   if (!byName)
     return inner.reportMissing(field, "an object");
-  addRules(*byName, method);
+  addRules(*byName, reader, method);
   method.read = [inner, field, byName, &context](int scheme) {
     const json::Member &member = byName->members[size_t(scheme)];
     FieldReader own =

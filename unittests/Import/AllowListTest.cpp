@@ -241,7 +241,14 @@ TEST(AllowList, ExceptionsThatNameSomeExperts) {
     EXPECT_FALSE(spec.quantization.w13) << names;
     EXPECT_TRUE(spec.findStored("experts.w13")) << names;
   }
-  for (const char *entry : {"re:(?!a).*", "re:(?i)mlp", "re:.*\\\\bmlp",
+  // All modules but those of some experts.
+  LayerSpec some =
+      importOk(quantize(R"("ignore": ["re:^(?!.*experts\\.[0-3]\\.).*"])"));
+  EXPECT_FALSE(some.quantization.w13);
+  EXPECT_TRUE(some.findStored("experts.w13"));
+  LayerSpec all = importOk(quantize(R"("ignore": ["re:(?!.*experts).*"])"));
+  EXPECT_TRUE(all.quantization.w13);
+  for (const char *entry : {"re:.*(?!a)", "re:(?i)mlp", "re:.*\\\\bmlp",
                             "re:.*+mlp", "re:[[a]mlp", "re:(mlp"})
     EXPECT_NE(
         importError(quantize(R"("ignore": [")" + std::string(entry) + "\"]"))

@@ -51,8 +51,27 @@ TEST(QuantizationByModule, GroupsAndTargets) {
             (Weights{int4, int4, int4, int4}));
   expectRefused(R"("quant_method": "compressed-tensors", "config_groups": {})",
                 "'quantization_config.config_groups' is missing");
-  expectRefused(group({{"\"re:(?!a).*\"", kInt4}}),
-                "the target \"re:(?!a).*\" cannot be understood");
+  // An expression looks ahead from the start of a name.
+  const std::pair<const char *, Weights> cases[] = {
+      {R"("re:(?!.*shared_expert).*down_proj")", {none, int4, none, none}},
+      {R"("re:^(?!.*shared_expert\\.).*mlp.*")", {int4, int4, none, none}},
+      {R"("re:(?=.*shared)^(?!.*(gate|up)_).*")", {none, none, none, int4}},
+      {R"("re:(?!model).*|.*\\.down_proj$")", {none, int4, none, int4}},
+      {R"("re:(?!model\\.layers\\.0\\.).*|.*experts.*up.*")",
+       {int4, none, none, none}},
+      {R"("re:.*experts.*|(?!.*down).*shared_expert.*")",
+       {int4, int4, int4, none}},
+      {"\"re:(?![^)|]*shared_expert)\"", {int4, int4, none, none}},
+  };
+  for (const auto &[target, weights] : cases)
+    EXPECT_EQ(readWeights(group({{target, kInt4}})), weights) << target;
+  for (const char *target :
+       {"re:.*(?!a)", "re:(?:(?!a).*)", "re:(?!a)*b", "re:(?!a", "re:(?<!a)b"})
+    expectRefused(group({{("\"" + std::string(target) + "\"").c_str(), kInt4}}),
+                  "the target \"" + std::string(target) +
+                      "\" cannot be understood; write expressions without "
+                      "flags, back-references and \\b, and with (?!...) and "
+                      "(?=...) only at their start");
 }
 
 // field-bug: GPTQModel#1455, GPTQModel#1680, vllm#25029
@@ -78,9 +97,11 @@ TEST(QuantizationByModule, DynamicOverrides) {
           "group_size": 64, "sym": false}, "-:.*shared_expert.*": {},
           ".*down_proj": {"bits": 8, "group_size": 64, "sym": false})")),
             (Weights{int4, int8, none, int8}));
-  expectRefused(gptq(R"("-:(?!a).*": {})"),
+  EXPECT_EQ(readWeights(gptq(R"("-:(?!.*shared_expert).*": {})")),
+            (Weights{none, none, int4, int4}));
+  expectRefused(gptq("\"-:.*(?!a)\": {}"),
                 "'quantization_config.dynamic' has the expression "
-                "\"-:(?!a).*\", which cannot be understood");
+                "\"-:.*(?!a)\", which cannot be understood");
   expectRefused(gptq(R"(".*down_proj": {"bits": 5})"),
                 "'quantization_config.dynamic..*down_proj.bits' = 5 is not "
                 "supported; 2, 3, 4 or 8 is");
@@ -111,6 +132,16 @@ TEST(QuantizationByModule, MixedPrecision) {
                 R"("model.layers.0.mlp.shared_expert.down_proj": {
           "quant_algo": "FP8_PB_WO", "group_size": 128})")),
             (Weights{none, none, none, blocks}));
+  // Patterns come after names, whatever their order.
+  EXPECT_EQ(readWeights(mixed(
+                R"("*.mlp.*expert*": {"quant_algo": "FP8_PB_WO"},
+          "model.layers.0.mlp.experts": {"quant_algo": "NVFP4"})")),
+            (Weights{nvfp4, nvfp4, blocks, blocks}));
+  EXPECT_EQ(readWeights(mixed(
+                R"("model.layers.*.shared_expert": {"quant_algo": "NVFP4"},
+          "*experts": {"quant_algo": "FP8_PB_WO"},
+          "*.self_attn*": {"quant_algo": "UNKNOWN"})")),
+            (Weights{blocks, blocks, nvfp4, nvfp4}));
   expectRefused(mixed(R"("model.layers.0.mlp": {"quant_algo": "UNKNOWN"})"),
                 "'quantization_config.quantized_layers.model.lay....quant_algo'"
                 " must be");
@@ -139,6 +170,14 @@ TEST(QuantizationByModule, TorchAoByName) {
     EXPECT_TRUE(spec.quantization.w13) << text;
     EXPECT_FALSE(spec.quantization.w2) << text;
   }
+  spec = import(R"("re:(?!.*down_proj).*experts.*": )" + eight);
+  EXPECT_TRUE(spec.quantization.w13);
+  EXPECT_FALSE(spec.quantization.w2);
+  expectRefused(R"("quant_method": "torchao", "quant_type": {"default": {
+"_type": "FqnToConfig", "_version": 1, "_data": {"fqn_to_config": {)"
+                "\"re:.*(?<!a)\": " +
+                    eight + "}}}}",
+                "the expression \"re:.*(?<!a)\" cannot be understood");
   spec = import(down + ".weight\": " + eight);
   EXPECT_FALSE(spec.quantization.w13);
   EXPECT_TRUE(spec.findStored("experts.w2"));

@@ -451,6 +451,11 @@ TEST(QuantizationMethods, AutoRound) {
   EXPECT_FALSE(importOk(makeModel(replace(autoRound(format), "\"model.layers\"",
                                           "\"model.visual\"")))
                    .quantization);
+  expectRefused(autoRound(format + R"(, "extra_config": {
+                    ".*(?!gate)mlp": {"bits": 16}})"),
+                "'quantization_config.extra_config' has the expression "
+                "\".*(?!gate)mlp\", which cannot be understood; write names, "
+                "or expressions without flags");
   expectRefused(autoRound(R"("packing_format": "auto_round:llm_compressor")"),
                 "'quantization_config.packing_format' = "
                 "\"auto_round:llm_compressor\" is not supported");
