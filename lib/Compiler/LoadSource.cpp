@@ -11,6 +11,7 @@
 #include "moec/Import/BuildLayer.h"
 #include "moert/Checkpoint.h"
 #include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -239,6 +240,26 @@ static FailureOr<Source> parseIR(MLIRContext &context, const SourceText &text,
   return source;
 }
 
+/// The options of overrides that are given, or an empty text.
+static std::string listGiven(const SpecOverrides &overrides) {
+  llvm::SmallVector<StringRef> given;
+  auto add = [&](bool isGiven, StringRef option) {
+    if (isGiven)
+      given.push_back(option);
+  };
+  add(overrides.numExperts.has_value(), "--num-experts");
+  add(overrides.maxTokens.has_value(), "--max-tokens");
+  add(overrides.entry.has_value(), "--entry");
+  add(overrides.numValidTokens.has_value(), "--valid-tokens");
+  add(overrides.layer.has_value(), "--layer");
+  add(!overrides.part.empty(), "--part");
+  add(overrides.parallel.has_value(), "--parallel");
+  add(overrides.batchInvariant, "--batch-invariant");
+  add(overrides.roundWeights, "--round-weights");
+  add(!overrides.ignoredFields.empty(), "--ignore-field");
+  return llvm::join(given, ", ");
+}
+
 FailureOr<Source> moec::parseSource(MLIRContext &context,
                                     const SourceText &text,
                                     const SpecOverrides &overrides,
@@ -246,14 +267,9 @@ FailureOr<Source> moec::parseSource(MLIRContext &context,
                                     llvm::raw_ostream &os) {
   if (isJson(text))
     return parseJson(context, text, overrides, os);
-  if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
-      overrides.numValidTokens || overrides.batchInvariant ||
-      overrides.roundWeights || overrides.layer || !overrides.part.empty() ||
-      overrides.parallel || !overrides.ignoredFields.empty()) {
-    os << text.getName()
-       << ": error: --num-experts, --max-tokens, --entry, --layer, --part, "
-          "--parallel, --batch-invariant, --round-weights and --ignore-field "
-          "apply to JSON descriptions; change the IR instead\n";
+  if (std::string given = listGiven(overrides); !given.empty()) {
+    os << text.getName() << ": error: " << given
+       << ": only a description in JSON takes this; change the IR instead\n";
     return failure();
   }
   return parseIR(context, text, texts, os);

@@ -666,7 +666,7 @@ void checkCompiles(const LayerSpec &spec, ImportContext &context) {
             describe(QuantizationSpec{isWeight ? quantization->weight
                                                : *quantization->activation,
                                       std::nullopt}) +
-            "\" is described (--emit=moe, --signature), but not compiled; "
+            "\" is described, but not compiled; "
             "compiled are " +
             (isWeight ? "fp8_e4m3, fp4_e2m1, nf4, int8 and int4, groups and "
                         "blocks of multiples of 16 neighbours, and weights of "

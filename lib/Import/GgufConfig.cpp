@@ -287,7 +287,7 @@ private:
                   " differs by layer, which layers of model_type \"" +
                   family->getModelTypes().front() +
                   "\" do not; describe the layer in a spec, and give the file "
-                  "as its weights (moe-run SPEC --inputs=model.gguf)");
+                  "as its weights (--inputs=model.gguf)");
     return true;
   }
 
@@ -346,7 +346,7 @@ bool ConfigWriter::findFamilyOfFile() {
     return fail("'general.architecture' is " + quote(architecture) +
                 ", whose layers are not known; known are " + known +
                 ". Describe the layer in a spec, and give the file as its "
-                "weights (moe-run SPEC --inputs=model.gguf)");
+                "weights (--inputs=model.gguf)");
   }
   family = findFamily(entry->modelType);
   assert(family && family->refusal.empty() && "the table names read families");

@@ -106,12 +106,18 @@ FailureOr<LayerSpec> importJson(const SourceText &text,
     if (!overrides.part.empty())
       diags.error(text.getName(), "--part=" + overrides.part +
                                       ": a spec is of one part; leave it out");
+    if (overrides.layer && !overrides.readsWeights)
+      diags.error(text.getName(),
+                  "--layer=" + Twine(*overrides.layer) +
+                      ": a spec is of one layer, and no weights of a model "
+                      "are read, of which it would be the layer; leave it out");
     IgnoredFields(overrides.ignoredFields, {})
         .reportUnused(text.getName(), diags);
     FailureOr<LayerSpec> spec =
         parseLayerSpec(text, *document, overrides, diags);
     if (diags.getNumErrors() != numErrors)
       return failure();
+    spec->layerIndex = overrides.layer;
     return spec;
   }
   return parseModelConfig(text, *document, overrides, diags);

@@ -70,7 +70,7 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
   if (from.message) {
     options.warn = [message = from.message,
                     user = from.message_user](const std::string &text) {
-      message(user, MOEJIT_WARNING, text.c_str());
+      message(user, MOEJIT_WARNING, nameForC(text).c_str());
     };
     options.step = [message = from.message,
                     user = from.message_user](size_t done, size_t all) {
@@ -134,6 +134,7 @@ Result<SourceText> moec::capi::readText(const char *call,
   overrides.roundWeights = source.round_weights != 0;
   if (source.layer)
     overrides.layer = *source.layer;
+  overrides.readsWeights = true;
   if (source.part)
     overrides.part = source.part;
   if (source.parallel)
@@ -175,6 +176,8 @@ static Result<JitLayer> compile(const char *call, moejit_compiler &compiler,
   Result<SourceText> text = readText(call, source, overrides);
   if (!text)
     return text.status();
+  // A package does not say of which layer its weights are.
+  overrides.readsWeights = device != nullptr;
   Result<JitLayer> layer = device
                                ? compiler.jit.compile(*text, overrides, *device)
                                : compiler.jit.compile(*text, overrides);

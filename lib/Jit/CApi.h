@@ -8,6 +8,8 @@
 #ifndef MOEC_LIB_JIT_CAPI_H
 #define MOEC_LIB_JIT_CAPI_H
 
+#include "ArgumentNames.h"
+
 #include "../../runtime/src/CApi.h"
 #include "../../runtime/src/support/FloatState.h"
 #include "moec/Jit/Jit.h"
@@ -24,8 +26,13 @@ struct moejit_compiler {
 
 namespace moec::capi {
 
-inline moert_status *answer(moert::Status status) {
-  return status ? nullptr : new moert_status{std::move(status)};
+/// Returns a status to a caller of C, in whose terms the message is.
+inline moert_status *answer(const moert::Status &status,
+                            LayerArgument layer = LayerArgument::Source) {
+  if (status)
+    return nullptr;
+  return new moert_status{
+      moert::Status(status.code(), nameForC(status.message(), layer))};
 }
 
 inline moert::Status missing(const char *call, const char *argument) {

@@ -166,7 +166,7 @@ void TimeTable::printJoined(const LaunchedPhase &first,
      << first.name << " and " << second.name
      << " are one kernel with one pipeline and one tile table,\nso their "
         "configs differ only in block_n and map_rows; "
-        "--disable=join-products explains each alone\n";
+        "moe-compile --disable=join-products explains each alone\n";
 }
 
 /// Prints the purpose of a launch that has no work while experts are equally
@@ -189,7 +189,8 @@ void TimeTable::printLargeGroups(const LaunchedPhase &large,
      << llvm::formatv(
             "with all tokens at the same experts it takes {0:f1} us at T={1}, "
             "with the other's config {2:f1} us;\nwith "
-            "--disable=split-large-groups one launch computes all groups\n",
+            "moe-compile --disable=split-large-groups one launch computes all "
+            "groups\n",
             getTime(large.op), counts.back(), getTime(others.op));
 }
 

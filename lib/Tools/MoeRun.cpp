@@ -65,16 +65,6 @@ int64_t getNumRouted(const Session &session) {
   return count ? std::max<int64_t>(*count, 1) : 1;
 }
 
-/// The file of weights: --inputs, or the folder or GGUF file of the given
-/// model.
-std::string getCheckpoint(const MoeRunOptions &options) {
-  llvm::StringRef input = options.input;
-  bool hasWeights =
-      input.ends_with(".gguf") ||
-      (!options.isPackage() && llvm::sys::fs::is_directory(input));
-  return options.inputs.empty() && hasWeights ? options.input : options.inputs;
-}
-
 moert::Status loadInputs(Session &session, const std::string &path,
                          const MoeRunOptions &options, Progress &progress) {
   moert::Result<moert::Checkpoint> checkpoint = moert::Checkpoint::open(path);
@@ -110,7 +100,7 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
       }
   moert::Status status;
   // A model's folder has no inputs, only weights.
-  std::string checkpoint = options.needsWeights() ? getCheckpoint(options)
+  std::string checkpoint = options.needsWeights() ? options.getCheckpoint()
                                                   : options.inputs.getValue();
   if (!options.hiddenStates.empty())
     status = loadHiddenStates(session, options.hiddenStates);
@@ -192,8 +182,11 @@ FailureOr<std::string> getSpecText(const Session &session,
     return printLayerSpec(*session.source.spec);
   }
   Diagnostics diagnostics(llvm::errs());
+  SpecOverrides overrides = options.getSpecOverrides();
+  // --layer is that of the input beside it.
+  overrides.readsWeights = true;
   FailureOr<LayerSpec> spec =
-      importJsonFile(options.spec, options.getSpecOverrides(), diagnostics);
+      importJsonFile(options.spec, overrides, diagnostics);
   if (failed(spec))
     return failure();
   return printLayerSpec(*spec);
@@ -312,7 +305,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.poison = ranks.run.careful && !options.isSimulated();
   ranks.run.compile = options.getCompileOptions(*session.devices.front());
   ranks.seed = options.seed;
-  ranks.inputs = getCheckpoint(options);
+  ranks.inputs = options.getCheckpoint();
   ranks.hiddenStates = options.hiddenStates;
   ranks.validTokens.assign(options.rankTokens.begin(),
                            options.rankTokens.end());

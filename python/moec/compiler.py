@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Union
 
 from . import _core
+from .argument_names import arguments_of_python, name_arguments
+from .given_values import print_json, read_int
 from .hub import find_model
 from .layer import FORMS, Layer
 from .progress import Progress, Work, find_listener, say, watch
@@ -66,8 +67,7 @@ def set_num_threads(count: int) -> None:
     core that the process may use, within the CPU quota of its control group.
 
     Raises InvalidType if `count` is no int, InvalidArgument if it is not from 1 to 4096."""
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise _core.InvalidType(f"count: an int expected, {type(count).__name__} found")
+    count = read_int("count", count)
     if not 1 <= count <= 4096:
         raise _core.InvalidArgument(f"count: {count} found; 1 to 4096 threads are accepted")
     with _devices_lock:
@@ -88,6 +88,10 @@ def get_num_threads() -> int:
 _PROGRESS, _WARNING, _STEP = range(3)
 
 
+def _print_warning(text: str) -> None:
+    say(f"warning: {text}")
+
+
 def _make_message(
     progress: Progress, work: Work | None = None, warn: Callable[[str], None] | None = None
 ) -> Callable[[int, str], None]:
@@ -103,23 +107,21 @@ def _make_message(
                 done, of = text.split("/")
                 work.step(int(done), int(of))
         elif severity == _WARNING:
-            if warn:
-                warn(text)
-            else:
-                say(f"warning: {text}")
+            (warn or _print_warning)(name_arguments(text))
         elif listener:
             listener(text)
 
     return tell
 
 
-def _print_json(name: str, value: Mapping[str, Any]) -> str:
-    if not isinstance(value, Mapping):
-        raise _core.InvalidType(f"{name}: a dict expected, {type(value).__name__} found")
-    try:
-        return json.dumps(dict(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _core.InvalidArgument(f"{name}: is not JSON: {error}") from error
+def _read_size(name: str, value: Any) -> int:
+    """Returns a size that replaces the description's; 0 for None, which is the description's."""
+    if value is None:
+        return 0
+    size = read_int(name, value)
+    if not 0 < size < 2**31:
+        raise _core.InvalidArgument(f"{name}: {size} found; 1 to {2**31 - 1} are accepted")
+    return size
 
 
 def _describe(
@@ -135,13 +137,8 @@ def _describe(
     round_weights: bool = False,
     part: str | None = None,
 ) -> tuple[Any, ...]:
-    for name, value in (("max_tokens", max_tokens), ("num_experts", num_experts)):
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _core.InvalidType(f"{name}: an int expected, {type(value).__name__} found")
-        if not 0 < value < 2**31:
-            raise _core.InvalidArgument(f"{name}: {value} found; 1 to {2**31 - 1} are accepted")
+    max_tokens, num_experts = _read_size("max_tokens", max_tokens), _read_size("num_experts", num_experts)
+    layer = None if layer is None else read_int("layer", layer)
     if entry is not None and not isinstance(entry, str):
         raise _core.InvalidType(
             f'entry: "gate", "logits" or "ids" expected, {type(entry).__name__} found'
@@ -149,7 +146,7 @@ def _describe(
     text = None
     if isinstance(source, Mapping):
         path = "layer.json"
-        text = _print_json("source", source).encode()
+        text = print_json("source", source).encode()
     else:
         try:
             path = os.fspath(source)
@@ -160,37 +157,15 @@ def _describe(
         if not isinstance(path, str) or "\0" in path:
             raise _core.InvalidArgument("source: a path of text without NUL expected")
         path = find_model(path)
-    ranks = None if parallel is None else _print_json("parallel", parallel)
+    ranks = None if parallel is None else print_json("parallel", parallel)
     if isinstance(ignore_fields, (str, bytes)) or not isinstance(ignore_fields, Iterable):
         raise _core.InvalidType(
             f"ignore_fields: a list of names expected, {type(ignore_fields).__name__} found"
         )
     return (
-        path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks, tuple(ignore_fields),
+        path, text, max_tokens, num_experts, entry, num_valid_tokens, layer, ranks, tuple(ignore_fields),
         batch_invariant, round_weights, part,
     )
-
-
-#: How messages of the library name what Python's arguments are called: fields of the C API, and options of commands.
-_ARGUMENTS = (
-    (re.compile(r"\bmoejit_(?:source|options)\.(\w+)"), r"\1"),
-    (re.compile(r"--ignore-field=([\w.-]+)"), r"ignore_fields=['\1']"),
-    (re.compile(r"--round-weights"), "round_weights=True"),
-    (re.compile(r"--(layer|part|num-experts|max-tokens|tokens|entry|parallel)\b"),
-     lambda found: found[1].replace("-", "_")),
-)
-
-
-@contextlib.contextmanager
-def arguments_of_python() -> Iterator[None]:
-    """Errors of the compiler name the arguments of compile(), not those of C or of the commands."""
-    try:
-        yield
-    except _core.Error as error:
-        text = str(error)
-        for pattern, name in _ARGUMENTS:
-            text = pattern.sub(name, text)
-        raise (error if text == str(error) else type(error)(text)) from None
 
 
 def compile(

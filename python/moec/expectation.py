@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .compiler import Source, _describe, _make_message, arguments_of_python, find_device
+from .argument_names import arguments_of_python
+from .compiler import Source, _describe, _make_message, find_device
+from .given_values import read_int
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,11 @@ def read_expectation(text: str) -> Expectation:
 
 def check_tokens(tokens: int | Iterable[int]) -> tuple[int, ...]:
     """Returns the token counts as a tuple. Raises InvalidType if one is no int."""
-    if isinstance(tokens, int) and not isinstance(tokens, bool):
-        return (tokens,)
+    if hasattr(type(tokens), "__index__") and not getattr(tokens, "shape", ()):
+        return (read_int("tokens", tokens),)
     if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Iterable):
         raise _core.InvalidType(f"tokens: token counts expected, as in [1, 64], {type(tokens).__name__} found")
-    counts = tuple(tokens)
-    for count in counts:
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise _core.InvalidType(f"tokens: ints expected, {type(count).__name__} found")
-    return counts
+    return tuple(read_int("tokens", count) for count in tokens)
 
 
 def expect(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from .argument_names import arguments_of_python, name_arguments
 from .given_weights import GivenWeights, Names
 from .hints import explain_name, explain_shape
 from .hub import resolve
@@ -308,8 +309,6 @@ class Layer(_core.Layer):
         the layer. Equal seeds give equal values. Every intermediate is of the order of one.
 
         Raises ResourceExhausted if the machine has too little free memory for them."""
-        from .compiler import arguments_of_python
-
         with arguments_of_python():
             self.fill_weights(seed)
         return self
@@ -343,7 +342,7 @@ class Layer(_core.Layer):
         are copied on the GPU are not checked.
 
         Raises NotFound or InvalidArgument, with the name of the tensor; the layer has the weights that it had then."""
-        from .compiler import _PROGRESS, _make_message, arguments_of_python
+        from .compiler import _PROGRESS, _make_message
 
         if not isinstance(weights, (str, bytes, os.PathLike)):
             given = GivenWeights(self, weights, layer, rank, names)
@@ -556,8 +555,7 @@ class Layer(_core.Layer):
     def explain(self, full: bool = False) -> str:
         """Returns text about the chosen configs and expected times, at most 40 lines. With `full` it also lists the
         alternatives."""
-        text = self._print(_FULL_EXPLANATION if full else _EXPLANATION)
-        return text.replace("--explain=all prints", "explain(full=True) prints")
+        return name_arguments(self._print(_FULL_EXPLANATION if full else _EXPLANATION))
 
     def ir(self, level: str = "moe") -> str:
         """Returns the layer as text: "spec" (JSON with all defaults), IR of level "moe" (what), "plan" (when and where)

@@ -13,6 +13,7 @@ import pytest
 from small_layer import SPEC
 
 import moec
+from moec.commands import main
 
 MODEL = {
     "model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 64, "num_experts": 4,
@@ -120,7 +121,71 @@ def test_messages_name_the_arguments_of_python(tmp_path: Path) -> None:
         ({"entry": "id"}, "entry: 'id' is not one of gate, logits and ids"),
         ({"layer": 7}, "layer=7: the model has 2 decoder layers"),
         ({"num_experts": 1}, r"\(num_experts\)"),
+        ({"num_experts": 64}, "num_experts=64 is more than the 4 experts"),
+        ({"max_tokens": 2**30}, f"max_tokens must be an integer from 1 to 16777216, not {2**30}"),
+        ({"part": "vision"}, "leave out part\n"),
+        ({"ignore_fields": ["a.b"]}, r"ignore_fields=\['a.b'\]: no such key"),
     ):
         with pytest.raises(moec.InvalidArgument, match=expected) as failure:
             moec.compile(config, device="cpu", **options)
         assert "--" not in str(failure.value) and "moejit" not in str(failure.value)
+
+
+def test_messages_about_ir_and_weights_name_the_arguments_of_python(tmp_path: Path) -> None:
+    layer = moec.compile(SPEC, device="cpu")
+    source = tmp_path / "layer.mlir"
+    source.write_text(layer.ir("moe"))
+    with pytest.raises(moec.InvalidArgument, match=r"error: max_tokens, batch_invariant=True: only a description in JSON"):
+        moec.compile(source, device="cpu", max_tokens=8, batch_invariant=True)
+    assert "explain(full=True) prints" in layer.explain()
+    rows = SPEC["intermediate_size"], SPEC["hidden_size"]
+    weights = {f"model.layers.{number}.mlp.experts.0.{name}.weight": np.zeros(shape, ml_dtypes.bfloat16)
+               for number in (3, 4) for name, shape in (("gate_proj", rows), ("up_proj", rows), ("down_proj", rows[::-1]))}
+    with pytest.raises(moec.InvalidArgument, match="has experts of layers 3, 4; choose one with layer$"):
+        layer.load(weights)
+
+
+def test_commands_name_their_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**MODEL, "expert_temperature": 3}))
+    assert main(["fit", str(config), "--gpu=h200"]) == 1
+    assert "with --ignore-field=expert_temperature" in capsys.readouterr().err
+    # What follows in the process is not of the command.
+    with pytest.raises(moec.InvalidArgument, match=r"with ignore_fields=\['expert_temperature'\]"):
+        moec.compile(config, device="cpu")
+
+
+class _Index:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def test_numbers_of_other_libraries() -> None:
+    spec = {
+        **SPEC, "hidden_size": np.int64(SPEC["hidden_size"]), "num_experts": np.array(SPEC["num_experts"]),
+        "top_k": _Index(SPEC["top_k"]), "routing": {"renormalize": np.bool_(True), "scale": np.float32(0.5)},
+        "num_valid_tokens": np.False_,
+    }
+    made = moec.compile(spec, device="cpu", max_tokens=np.int32(16), num_experts=_Index(3))
+    assert made.max_tokens == 16
+    found = made.spec
+    assert (found["hidden_size"], found["num_experts"], found["top_k"]) == (SPEC["hidden_size"], 3, SPEC["top_k"])
+    assert found["routing"]["scale"] == 0.5 and found["routing"]["renormalize"] is True
+    parallel = {"dp": np.int64(2), "experts": "linear"}
+    assert moec.compile(SPEC, device="cpu", parallel=parallel).mesh[0] == 2
+    for value, field, message in (
+        (object(), "top_k", "'top_k': object found; text, a number, a bool, None, a list or a dict is accepted"),
+        (float("nan"), "top_k", "'top_k': nan found; JSON has only finite numbers"),
+        (np.float32("inf"), "top_k", "'top_k': inf found; JSON has only finite numbers"),
+        ({"scale": [1, b"x"]}, "routing", r"'routing.scale\[1\]': bytes found"),
+        ({3: 4}, "routing", "'routing': the key 3 is no text"),
+        (1j, "top_k", "'top_k': complex found"),
+    ):
+        with pytest.raises((moec.InvalidArgument, moec.InvalidType), match=f"^source: {message}"):
+            moec.compile({**SPEC, field: value}, device="cpu")
+    for value in (np.bool_(True), True, 2.0, np.float32(2), "2"):
+        with pytest.raises(moec.InvalidType, match="^max_tokens: an int expected"):
+            moec.compile(SPEC, device="cpu", max_tokens=value)

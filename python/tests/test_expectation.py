@@ -61,7 +61,7 @@ def test_without_rates_there_is_work_and_no_time(gpu, target, parallel, monkeypa
     ({"gpu": "h999"}, "gpu: 'h999' is unknown; accepted are a100-sxm, sm_80, h100-sxm, h200, "),
     ({"gpu": "h200", "tokens": 10**6}, "tokens: 1000000 found; from 1 to 16384 are accepted; for more, give max_tok"),
     ({"gpu": "h200", "tokens": [0]}, "tokens: an int from 1 to 2147483647 expected, 0 found"),
-    ({"gpu": "h200", "tokens": ["1"]}, "tokens: ints expected, str found"),
+    ({"gpu": "h200", "tokens": ["1"]}, "tokens: an int expected, str found"),
     ({"gpu": "h200", "tokens": "1,2"}, "tokens: token counts expected, as in [1, 64], str found"),
     ({"gpu": 200}, 'gpu: a name expected, as in "h200", int found'),
 ])

@@ -295,7 +295,7 @@ def test_folder_of_one_model_is_its_file(llama, tmp_path):
     ("architecture", "keys", "options", "message"),
     [
         ("mamba9", {}, (), r"model.gguf: error: 'general.architecture' is 'mamba9', whose layers are not known; known "
-         r"are afmoe, .*, deepseek2, .*Describe the layer in a spec, .*moe-run SPEC --inputs=model.gguf"),
+         r"are afmoe, .*, deepseek2, .*Describe the layer in a spec, .*--inputs=model.gguf"),
         ("llama", {}, ("--layer=0",), r"--layer=0: this decoder layer has no experts; those with experts are 1$"),
         ("llama", {"expert_weights_scale": 2.5}, (), r"key 'llama.expert_weights_scale' is 2.5 in layer 1, but the "
          r"description says 'routing.scale': 1\.00; .*model_type \"mixtral\""),

@@ -266,6 +266,19 @@ TEST(LayerSpec, OverridesReplaceFields) {
   EXPECT_FALSE(spec.routing.gateBias);
 }
 
+// The weights of a spec may be those of one layer of a model.
+TEST(LayerSpec, LayerIsThatOfTheWeights) {
+  SpecOverrides overrides;
+  overrides.layer = 3;
+  overrides.readsWeights = true;
+  EXPECT_EQ(importOk(makeSpec(), overrides).layerIndex, 3);
+  overrides.readsWeights = false;
+  EXPECT_NE(importError(makeSpec(), overrides)
+                .find("error: --layer=3: a spec is of one layer, and no "
+                      "weights of a model are read"),
+            std::string::npos);
+}
+
 TEST(LayerSpec, OverrideToIdsDropsWhatTheIdsInclude) {
   SpecOverrides overrides;
   overrides.entry = Entry::Ids;

@@ -11,6 +11,7 @@
 #include "JitTesting.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 using namespace moec;
@@ -293,6 +294,44 @@ TEST_F(JitCApiTest, SaysWhatIsWrong) {
   source.size = 1;
   EXPECT_NE(compile().find("moejit_source.size is 1"), std::string::npos);
   EXPECT_EQ(bytes, "");
+}
+
+// The compiler's messages name options of the commands.
+TEST_F(JitCApiTest, MessagesNameFieldsOfC) {
+  options.target = "sm_80";
+  ASSERT_DONE(moejit_compiler_create(&options, &compiler));
+  auto expect = [&](const char *message) {
+    std::string found = compile();
+    EXPECT_NE(found.find(message), std::string::npos) << message << found;
+    EXPECT_EQ(found.find("--"), std::string::npos) << found;
+  };
+  source.max_tokens = int64_t(1) << 40;
+  expect("moejit_source.max_tokens must be an integer from 1 to 16777216, not "
+         "1099511627776");
+  source.max_tokens = 0;
+  source.num_experts = 1000;
+  expect("moejit_source.num_experts = 1000 is more than the 4 experts");
+  source.num_experts = 0;
+  source.part = "vision";
+  expect("moejit_source.part = \"vision\": a spec is of one part");
+  source.part = nullptr;
+  int64_t layer = 3;
+  source.layer = &layer;
+  expect("moejit_source.layer = 3: a spec is of one layer");
+  source.layer = nullptr;
+  const char *ignored[] = {"some.key"};
+  source.ignored_fields = ignored;
+  source.num_ignored_fields = 1;
+  expect("moejit_source.ignored_fields = {\"some.key\"}: no such key");
+  source.num_ignored_fields = 0;
+  source.path = "layer.mlir";
+  source.text = "module {}";
+  source.text_bytes = strlen(source.text);
+  source.num_experts = 4;
+  source.batch_invariant = 1;
+  expect("layer.mlir: error: moejit_source.num_experts, "
+         "moejit_source.batch_invariant = 1: only a description in JSON takes "
+         "this; change the IR instead");
 }
 
 TEST_F(JitCApiTest, WarnsOnce) {

@@ -286,7 +286,7 @@ TEST(CudaDeviceTest, TargetsMatchTheDevice) {
     EXPECT_FALSE((*device)->checkTarget(target)) << target;
   EXPECT_EQ((*device)->checkTarget("sm_100a").message(),
             "target 'sm_100a' does not run on cuda:0 (Fake GPU), which is "
-            "sm_90; compile with --target=sm_90 or an older one without "
+            "sm_90; compile for the target sm_90 or an older one without "
             "suffix");
   fake.minor = 0;
   fake.major = 10;
@@ -331,7 +331,7 @@ TEST(CudaDeviceTest, SaysWhatIsWrongWithImages) {
   ASSERT_TRUE(device);
   EXPECT_EQ((*device)->loadModule(makeImage()).status().message(),
             "loadModule: the image holds host functions, but a GPU takes cubin "
-            "or PTX; compile with --target=sm_80 or another GPU target");
+            "or PTX; compile for the target sm_80 or another GPU target");
   ModuleImage image = makePtxImage();
   fake.compilerLog = "ptxas error : no such instruction\n";
   EXPECT_EQ((*device)->loadModule(image).status().message(),

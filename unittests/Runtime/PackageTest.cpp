@@ -341,10 +341,10 @@ TEST(PackageTest, ChoosesTheImageOfTheDevice) {
   EXPECT_EQ(chosen("sm_90"), "PTX sm_90a");
   EXPECT_EQ(chosen("sm_100"),
             "the package has PTX for sm_90a, none of which runs on "
-            "architecture sm_100; compile with --target of the device");
+            "architecture sm_100; compile for the target of the device");
   EXPECT_EQ(chosen(""),
             "the package has PTX for sm_90a, none of which runs on a device "
-            "that is no GPU; compile with --target of the device");
+            "that is no GPU; compile for the target of the device");
 }
 
 TEST(PackageTest, FilesAreWrittenWholeAndReadBack) {

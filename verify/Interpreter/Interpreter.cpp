@@ -103,7 +103,8 @@ static Status runTileKernel(tile::KernelOp kernel, ArrayRef<TensorRef> tensors,
   if (kernel.getFirstColumn())
     return invalidArgument(
         "it computes some columns at a time, which the interpreter does not "
-        "support; compile with --disable=split-columns");
+        "support; compile by moe-compile with "
+        "--disable=split-columns");
   size_t numTensors = kernel.getNumArguments() - 1;
   if (tensors.size() != numTensors)
     return countMismatch(numTensors, tensors.size());

@@ -218,8 +218,8 @@ Status SimDevice::checkTarget(const std::string &target) const {
   if (parsed && parsed->runsOn(capability))
     return Status::ok();
   return moert::invalidArgument("target '" + target + "' does not run on " +
-                                deviceName +
-                                "; compile with --target=" + capability.str() +
+                                deviceName + "; compile for the target " +
+                                capability.str() +
                                 " or an older one without suffix");
 }
 

@@ -245,7 +245,8 @@ Status Simulator::checkResident(const std::string &kernel,
       "kernel '" + kernel + "' needs " + std::to_string(dims.grid) +
       " CTAs at once, but the simulated GPU runs at most " +
       std::to_string(most) +
-      "; compile the layer with --disable=join-products,quantize-inputs");
+      "; compile the layer by moe-compile with "
+      "--disable=join-products,quantize-inputs");
 }
 
 Result<WorkId> Simulator::submit(const LoadedModule &module,

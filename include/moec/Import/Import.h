@@ -30,7 +30,7 @@ struct StoredTensors {
   std::function<std::optional<DType>(llvm::StringRef name)> findDType;
 };
 
-/// Command-line overrides of a layer description; checked like values of the
+/// A caller's overrides of a layer description; checked like values of the
 /// file.
 struct SpecOverrides {
   /// Number of experts with weights, to test a large model on a small machine.
@@ -48,6 +48,9 @@ struct SpecOverrides {
   /// Decoder layer of a model's configuration, counted from 0 as in the names
   /// of its tensors. Default: the first one with experts.
   std::optional<int64_t> layer;
+  /// Weights of a checkpoint follow, so that `layer` is of use to a spec too:
+  /// as the layer of the weights.
+  bool readsWeights = false;
   /// The part of a decoder layer, where a model has several with routers and
   /// experts of their own; empty for that of text tokens.
   std::string part;

@@ -44,6 +44,15 @@ static Result<LayerForm> getForm(moejit_form form) {
       " is unknown; the values of moejit_form are accepted");
 }
 
+/// An explanation names options; other forms are no prose.
+static mlir::FailureOr<std::string>
+printForC(const Source &layer, LayerForm form, const CompileOptions &options) {
+  mlir::FailureOr<std::string> text = printLayer(layer, form, options);
+  bool isProse =
+      form == LayerForm::Explanation || form == LayerForm::FullExplanation;
+  return failed(text) || !isProse ? text : nameForC(*text);
+}
+
 /// Returns the text that `make` makes of the layer, compiled by the options
 /// that the device chooses.
 static Result<std::string>
@@ -99,7 +108,7 @@ moert_status *moejit_print(moejit_compiler *compiler,
               print(__func__, *compiler, *source, device,
                     !isDescription(*asked),
                     [&](const Source &layer, const CompileOptions &options) {
-                      return printLayer(layer, *asked, options);
+                      return printForC(layer, *asked, options);
                     }),
               text);
 }

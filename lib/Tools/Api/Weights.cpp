@@ -237,7 +237,8 @@ moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
   // Sets the float state in which nested (quantized) scales are multiplied and
   // added.
   moert::FloatState state;
-  return answer(load(*layer, path, decoder_layer, rank, message, user));
+  return answer(load(*layer, path, decoder_layer, rank, message, user),
+                LayerArgument::DecoderLayer);
 }
 
 //===----------------------------------------------------------------------===//
@@ -324,7 +325,7 @@ moert_status *moejit_layer_selects(moert_layer *layer, const char *name,
   *selected = 0;
   Result<bool> answered = selects(*layer, name, decoder_layer);
   if (!answered)
-    return answer(answered.status());
+    return answer(answered.status(), LayerArgument::DecoderLayer);
   *selected = *answered;
   return nullptr;
 }
@@ -512,5 +513,5 @@ moert_status *moejit_layer_load_tensors(moert_layer *layer,
   if (options->is_complete)
     *options->is_complete =
         status && !layer->arriving && options->set != MOEJIT_TENSORS_NONE;
-  return answer(std::move(status));
+  return answer(status, LayerArgument::DecoderLayer);
 }

@@ -18,6 +18,7 @@ bool moec::readInput(Session &session, const MoeRunOptions &options) {
   if (options.isPackage())
     return true;
   session.overrides = options.getSpecOverrides();
+  session.overrides.readsWeights = !options.getCheckpoint().empty();
   FailureOr<SourceText> text =
       readSource(options.input, session.overrides, llvm::errs());
   if (failed(text))

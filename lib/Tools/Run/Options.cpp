@@ -7,6 +7,8 @@
 
 #include "Options.h"
 
+#include "llvm/Support/FileSystem.h"
+
 using namespace moec;
 
 bool MoeRunOptions::makeSense() const {
@@ -113,6 +115,13 @@ bool MoeRunOptions::makeSense() const {
     return complain("--bisect runs every level once to compare it; "
                     "leave out --outputs, --repeat and --level");
   return true;
+}
+
+std::string MoeRunOptions::getCheckpoint() const {
+  llvm::StringRef model = input;
+  bool hasWeights = model.ends_with(".gguf") ||
+                    (!isPackage() && llvm::sys::fs::is_directory(model));
+  return inputs.empty() && hasWeights ? input : inputs;
 }
 
 bool MoeRunOptions::canWrite() const {

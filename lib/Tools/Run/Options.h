@@ -264,6 +264,10 @@ struct MoeRunOptions : ToolOptions {
     return overrides;
   }
 
+  /// The file of weights: --inputs, or the folder or GGUF file of the given
+  /// model.
+  std::string getCheckpoint() const;
+
   /// Whether the options make sense together; prints the reason if not.
   bool makeSense() const;
   /// Whether their output files can be written; prints the reason if not.

@@ -110,9 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_tool(TOOLS[words[0]], words[1:])
     parsed = _make_parser().parse_args(words)
     from .._core import Error
+    from ..argument_names import options_of_commands
 
     try:
-        return parsed.run(parsed)
+        with options_of_commands():
+            return parsed.run(parsed)
     except BrokenPipeError:
         # The reader of a pipe, such as `head`, has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -169,7 +169,7 @@ Status CudaDevice::checkTarget(const std::string &target) const {
     return Status::ok();
   return invalidArgument("target '" + target + "' does not run on " +
                          deviceName + ", which is " + capability.str() +
-                         "; compile with --target=" + capability.str() +
+                         "; compile for the target " + capability.str() +
                          " or an older one without suffix");
 }
 
@@ -355,7 +355,7 @@ Status CudaDevice::grantShared(CudaKernel &kernel, int64_t bytes) {
     return invalidArgument("launch of '" + kernel.name() + "': " +
                            std::to_string(bytes) + " bytes of shared memory, " +
                            deviceName + " has " + std::to_string(maxShared) +
-                           " per CTA; compile with the --target of this "
+                           " per CTA; compile for the target of this "
                            "device");
   MOERT_CUDA(context->driver(), cuFuncSetAttribute,
              (kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -379,11 +379,11 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
   int64_t limit = int64_t(perMultiprocessor) * numMultiprocessors;
   if (dims.grid <= limit)
     return Status::ok();
-  return invalidArgument(
-      "kernel '" + kernel.name() + "' needs " + std::to_string(dims.grid) +
-      " CTAs at once, but " + deviceName + " runs at most " +
-      std::to_string(limit) +
-      "; compile the layer with --disable=join-products,quantize-inputs");
+  return invalidArgument("kernel '" + kernel.name() + "' needs " +
+                         std::to_string(dims.grid) + " CTAs at once, but " +
+                         deviceName + " runs at most " + std::to_string(limit) +
+                         "; compile the layer by moe-compile with "
+                         "--disable=join-products,quantize-inputs");
 }
 
 Status CudaDevice::launch(Stream &stream, Kernel &kernel,

@@ -127,10 +127,10 @@ static const char *remedy(CUresult code) {
   case CUDA_ERROR_INVALID_IMAGE:
   case CUDA_ERROR_NO_BINARY_FOR_GPU:
     return "the image is for another architecture or damaged; compile again "
-           "with the --target of this device";
+           "for the target of this device";
   case CUDA_ERROR_INVALID_PTX:
   case CUDA_ERROR_INVALID_SOURCE:
-    return "the PTX does not assemble; compile again with the --target of this "
+    return "the PTX does not assemble; compile again for the target of this "
            "device, and report it if that does not help";
   case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     return "the driver has no PTX compiler; compile to cubin by ptxas";
@@ -141,7 +141,7 @@ static const char *remedy(CUresult code) {
     return "the module lacks the kernel; compile module and plan together";
   case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
     return "the kernel needs more registers or shared memory than a CTA of "
-           "this device has; compile with the --target of this device";
+           "this device has; compile for the target of this device";
   case CUDA_ERROR_ILLEGAL_ADDRESS:
   case CUDA_ERROR_LAUNCH_TIMEOUT:
   case CUDA_ERROR_HARDWARE_STACK_ERROR:

@@ -164,8 +164,8 @@ loadModule(const std::shared_ptr<const Context> &context,
                            (image.kind == ModuleImage::Kind::HostFunctions
                                 ? moduleImageKindName(image.kind)
                                 : "no module, or one without bytes") +
-                           ", but a GPU takes cubin or PTX; compile with "
-                           "--target=sm_80 or another GPU target");
+                           ", but a GPU takes cubin or PTX; compile for "
+                           "the target sm_80 or another GPU target");
   auto made = std::make_unique<CudaModule>(context);
   Status status = context->within([&]() -> Status {
     for (size_t i = 0; i < image.modules.size(); ++i) {

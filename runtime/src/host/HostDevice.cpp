@@ -99,8 +99,8 @@ public:
     if (target == "cpu")
       return Status::ok();
     return invalidArgument("target '" + target +
-                           "' does not run on the host device; compile with "
-                           "--target=cpu");
+                           "' does not run on the host device; compile for the "
+                           "target cpu");
   }
 
   int numThreads() const override { return pool->getNumThreads(); }

@@ -211,7 +211,7 @@ Result<PackageChoice> chooseImage(const Package &package,
   return invalidArgument(
       "the package has " + found + ", none of which runs on " +
       (device ? "architecture " + architecture : "a device that is no GPU") +
-      "; compile with --target of the device");
+      "; compile for the target of the device");
 }
 
 Result<std::unique_ptr<Executor>> createExecutor(const Package &package,

@@ -239,8 +239,8 @@ Status PeerRank::checkSize(const Collective &collective) {
   return invalidArgument(
       std::to_string(ranks) + " ranks share the GPU, which cannot run " +
       std::to_string(collective.dims.grid) +
-      " CTAs of each at once; compile the layer with "
-      "--config=" +
+      " CTAs of each at once; compile the layer by moe-compile "
+      "with --config=" +
       collectiveKindName(collective.kind) + "_" +
       meshAxisName(collective.axis) + ":ctas=" + std::to_string(most));
 }
