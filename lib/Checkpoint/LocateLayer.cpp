@@ -299,8 +299,10 @@ private:
       if (request.expertIds.empty())
         break;
       for (const CheckpointPart &part : form)
-        if (!part.isOptional)
+        if (!part.isOptional) {
+          acceptedNames.insert(part.name);
           accepted += ", '*." + part.name + "'";
+        }
       if (!block)
         continue;
       Result<Candidate> candidate = tryForm(form, tensor);
@@ -380,7 +382,23 @@ private:
       text += (i ? ", '" : "; the file has '") + unused[i] + "'";
     if (unused.size() > maxListed)
       text += " and " + std::to_string(unused.size() - maxListed) + " more";
-    return text.empty() ? text : text + ", which the layer does not take";
+    if (text.empty())
+      return text;
+    text += ", which the layer does not take";
+    if (hasNameWithoutWeight(unused.front()))
+      text += "; without '.weight' the first name is an accepted one";
+    return text;
+  }
+
+  /// Parameters of all experts have no module of their own, so that their names
+  /// do not end with `.weight`.
+  bool hasNameWithoutWeight(StringRef name) const {
+    if (!name.consume_back(".weight"))
+      return false;
+    for (; !name.empty(); name = name.split('.').second)
+      if (acceptedNames.contains(name))
+        return true;
+    return false;
   }
 
   //===--------------------------------------------------------------------===//
@@ -455,6 +473,7 @@ private:
   llvm::StringSet<> used;
   /// Message about the first missing tensor; empty if none is.
   std::string missing;
+  llvm::StringSet<> acceptedNames;
   LocatedLayer found;
 };
 

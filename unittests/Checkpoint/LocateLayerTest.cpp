@@ -282,6 +282,19 @@ TEST(LocateLayer, NamesWhatIsThereInstead) {
                              "which the layer does not take"});
 }
 
+TEST(LocateLayer, NamesOfAllExpertsHaveNoWeight) {
+  LayerRequest request = makeRequest(3);
+  std::string hint = "; without '.weight' the first name is an accepted one";
+  auto ends = [&](const char *name) {
+    std::string message =
+        locate({"model.layers.3.mlp.gate.weight", name}, request).front();
+    return llvm::StringRef(message).ends_with(
+        std::string("'") + name + "', which the layer does not take" + hint);
+  };
+  EXPECT_TRUE(ends("model.layers.3.mlp.experts.gate_up.weight"));
+  EXPECT_FALSE(ends("model.layers.3.mlp.experts.gate_up_all.weight"));
+}
+
 TEST(LocateLayer, NamesWhatIsMissing) {
   Names names = addLayer("layers.3.");
   llvm::erase(names, "layers.3.experts.0.up");

@@ -121,7 +121,8 @@ TEST(Resident, AllCtasOfAMarkedKernelBegin) {
   EXPECT_EQ(
       run(133, true, 0),
       "kernel 'k' needs 133 CTAs at once, but the simulated GPU runs at most "
-      "132; compile the layer by moe-compile with --disable=join-products,quantize-inputs");
+      "132; compile the layer by moe-compile with "
+      "--disable=join-products,quantize-inputs");
 }
 
 TEST(Resident, WhoPollsLetsOthersRun) {

@@ -156,7 +156,8 @@ TEST_F(SimDeviceTest, SaysWhatItTakes) {
   EXPECT_EQ(
       device->checkResident(*kernel, dims).message(),
       "kernel 'k' needs 133 CTAs at once, but the simulated GPU runs at most "
-      "132; compile the layer by moe-compile with --disable=join-products,quantize-inputs");
+      "132; compile the layer by moe-compile with "
+      "--disable=join-products,quantize-inputs");
 }
 
 } // namespace
