@@ -315,11 +315,11 @@ TEST(CudaDeviceTest, CtasThatWaitForEachOtherNeedRoom) {
   EXPECT_EQ(status.code(), StatusCode::InvalidArgument);
   EXPECT_EQ(status.message(),
             "kernel 'square' needs 200 CTAs at once, but cuda:0 (Fake GPU) "
-            "runs at most 199; compile the layer with "
+            "runs at most 199; compile the layer by moe-compile with "
             "--disable=join-products,quantize-inputs");
   EXPECT_EQ(load(6, false).message(),
             "kernel 'reduce' needs 100 CTAs at once, but cuda:0 (Fake GPU) "
-            "runs at most 96; compile the layer with "
+            "runs at most 96; compile the layer by moe-compile with "
             "--disable=join-products,quantize-inputs");
   EXPECT_TRUE(fake.launches.empty());
   EXPECT_EQ(fake.leaks(), "");
@@ -337,8 +337,8 @@ TEST(CudaDeviceTest, SaysWhatIsWrongWithImages) {
   EXPECT_EQ((*device)->loadModule(image).status().message(),
             "loadModule (PTX, 1 of 2): cuModuleLoadDataEx: CUDA_ERROR_FAKE "
             "(218): what "
-            "the driver says; the PTX does not assemble; compile again with "
-            "the --target of this device, and report it if that does not help; "
+            "the driver says; the PTX does not assemble; compile again for "
+            "the target of this device, and report it if that does not help; "
             "the driver's compiler says: ptxas error : no such instruction");
   fake.compilerLog.clear();
   std::string text = ".version 9.0\n";

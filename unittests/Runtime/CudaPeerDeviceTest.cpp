@@ -340,11 +340,12 @@ TEST(CudaPeerDeviceTest, RanksOfAGpuNeedRoomForAllOfThem) {
       collective.dims.grid = 133;
       std::string message =
           rank.communicator->run(**stream, collective).message();
-      EXPECT_EQ(message.find("2 ranks share the GPU, which cannot run 133 "
-                             "CTAs of each at once; compile the layer with "
-                             "--config=all_gather_dp:ctas=132") !=
-                    std::string::npos,
-                !isProcess)
+      EXPECT_EQ(
+          message.find("2 ranks share the GPU, which cannot run 133 "
+                       "CTAs of each at once; compile the layer by moe-compile "
+                       "with --config=all_gather_dp:ctas=132") !=
+              std::string::npos,
+          !isProcess)
           << message;
     });
     onBoth(ranks, [](Rank &rank, int64_t) { rank.communicator.reset(); });

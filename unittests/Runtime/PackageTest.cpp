@@ -382,8 +382,8 @@ TEST(PackageTest, RunsOnTheDeviceOfItsImages) {
     ASSERT_TRUE(old);
     EXPECT_EQ(createExecutor(makePackage(), **old).status().message(),
               "cuda:0 (Fake GPU): the package has PTX for sm_80, cubin for "
-              "sm_80, none of which runs on architecture sm_70; compile with "
-              "--target of the device");
+              "sm_80, none of which runs on architecture sm_70; compile for "
+              "the target of the device");
   }
   EXPECT_EQ(fake.leaks(), "");
   auto host = createHostDevice(1);
