@@ -151,7 +151,7 @@ def expect(
             compiler = _core.Compiler(_make_message(False), None, part, None, False, 0, 0, None, True, ())
             return read_expectation(compiler.expect(described, device, counts))
     except _core.InvalidArgument as error:
-        raise _core.InvalidArgument(re.sub(r"^(device_part: part|error: )", _name_argument, str(error))) from None
+        raise _core.InvalidArgument(re.sub(r"^((?:--device-|device_)part: part|error: )", _name_argument, str(error))) from None
 
 
 def _name_argument(found: re.Match[str]) -> str:
