@@ -166,27 +166,6 @@ static Prediction predictOnHost(const LaunchedPhase &phase, int64_t tokens,
   return prediction;
 }
 
-/// Corrects what all configs of a range share, which the model leaves out since
-/// it changes no choice: a dependent launch starts ahead of the end of the one
-/// before it, and products take less than the model says where nothing else
-/// bounds them. Both are fitted by least squares to 108 recorded times of an
-/// H200 and an H100 (python/tests/test_fit.py), which were up to 41 % off
-/// without, and 11 % with them.
-static void correct(Prediction &prediction, const LaunchedPhase &phase) {
-  constexpr double dependentUs = 1.7, productShare = 0.95;
-  plan::LaunchOp launch = phase.launch;
-  StringRef bound = getBound(prediction);
-  if (isa<tile::GemmOp>(phase.op) &&
-      (bound == "power" || bound == "tensor cores"))
-    prediction.us *= productShare;
-  if (phase.isFirst && launch.getDependent()) {
-    double saved = std::min(dependentUs, prediction.fixedUs);
-    prediction.us -= saved;
-    prediction.fixedUs -= saved;
-  }
-  prediction.us = std::max(prediction.us, prediction.floorUs);
-}
-
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                               int64_t topK, const Target &target,
                               const DeviceRates &device) {
@@ -222,16 +201,7 @@ Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
     prediction.us -= launch;
     prediction.fixedUs -= launch;
   }
-  correct(prediction, phase);
+  plan::LaunchOp launched = phase.launch;
+  correctForRun(prediction, phase.op, phase.isFirst && launched.getDependent());
   return prediction;
-}
-
-StringRef moec::getBound(const Prediction &prediction) {
-  std::pair<double, StringRef> parts[] = {
-      {prediction.streamUs, "memory"},
-      {prediction.tensorUs + prediction.epilogueUs, prediction.productsBy},
-      {prediction.l2Us, "L2"},
-      {prediction.powerUs, "power"},
-      {prediction.fixedUs, "launch"}};
-  return llvm::max_element(parts, llvm::less_first())->second;
 }

@@ -57,10 +57,6 @@ std::string describeDestinations(plan::CollectiveOp collective);
 /// itself; empty if it does neither.
 std::string describeReplaced(plan::CollectiveOp collective);
 
-/// The largest term of a prediction: "memory", "tensor cores" (on a CPU
-/// "instructions"), "L2", "power" or "launch".
-llvm::StringRef getBound(const Prediction &prediction);
-
 } // namespace moec
 
 #endif // MOEC_LIB_TOOLS_PHASETIME_H

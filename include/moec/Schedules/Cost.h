@@ -41,6 +41,17 @@ struct Prediction {
   double padding = 1;
 };
 
+/// The largest term of a prediction: "memory", "tensor cores" (on a CPU
+/// "instructions"), "L2", "power" or "launch".
+llvm::StringRef getBound(const Prediction &prediction);
+
+/// Corrects what all configs of a range share, which models leave out since it
+/// changes no choice among them: a dependent launch starts ahead of the end of
+/// the one before it, and products take less than a model says where nothing
+/// else bounds them.
+void correctForRun(Prediction &prediction, mlir::Operation *phase,
+                   bool isDependent);
+
 /// Predicts the time of one phase with any candidate config of one schedule.
 class CostModel {
 public:

@@ -51,12 +51,21 @@ public:
   double get(int64_t tokens, Routing routing) const {
     double launch =
         predicts ? predicts->getLaunchTime(device) : device.getLaunchTime();
-    double us = launch;
+    double hidden = form.isLaunched ? 0 : launch;
+    Prediction time;
     if (model)
-      us = model->predict(form.config, tokens, routing).us;
-    else if (predicts)
-      us += predicts->predict(form.phase, form.load, tokens, routing, device);
-    return form.factor * us - (form.isLaunched ? 0 : launch);
+      time = model->predict(form.config, tokens, routing);
+    else
+      time.us = time.fixedUs =
+          launch + (predicts ? predicts->predict(form.phase, form.load, tokens,
+                                                 routing, device)
+                             : 0);
+    if (!form.isInRun)
+      return form.factor * time.us - hidden;
+    time.us -= hidden;
+    time.fixedUs -= hidden;
+    correctForRun(time, form.phase, form.isDependent);
+    return time.us;
   }
 
 private:
@@ -82,17 +91,31 @@ PointTimes Objective::predict(ArrayRef<PhaseForm> forms,
   return times;
 }
 
-PointTimes Objective::predictWhole(TokenPoint point) const {
+SmallVector<PhaseForm> Objective::getForms(plan::VariantOp variant) const {
   SmallVector<PhaseForm> forms;
-  for (auto launch : point.variant.getBody().getOps<plan::LaunchOp>()) {
+  SmallVector<plan::LaunchOp> dependent = findDependent(variant);
+  for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
     tile::KernelOp kernel = getKernel(launch, symbols);
     if (!kernel)
       continue;
     Block &body = kernel.getBody().front();
-    for (Operation &phase : body.without_terminator())
-      forms.push_back({&phase, phase.getAttrOfType<tile::ConfigAttr>("config"),
-                       kernel.getLoadAttr(),
-                       /*isLaunched=*/&phase == &body.front()});
+    for (Operation &phase : body.without_terminator()) {
+      PhaseForm form{&phase, phase.getAttrOfType<tile::ConfigAttr>("config"),
+                     kernel.getLoadAttr(),
+                     /*isLaunched=*/&phase == &body.front()};
+      form.isDependent =
+          form.isLaunched && llvm::is_contained(dependent, launch);
+      forms.push_back(form);
+    }
+  }
+  return forms;
+}
+
+PointTimes Objective::predictRun(TokenPoint point, bool mayDepend) const {
+  SmallVector<PhaseForm> forms = getForms(point.variant);
+  for (PhaseForm &form : forms) {
+    form.isInRun = true;
+    form.isDependent &= mayDepend;
   }
   return predict(forms, point);
 }
@@ -100,7 +123,7 @@ PointTimes Objective::predictWhole(TokenPoint point) const {
 const PointTimes &Objective::getWhole(TokenPoint point) {
   PointTimes &whole = wholes[{point.variant, point.tokens}];
   if (whole.empty())
-    whole = predictWhole(point);
+    whole = predict(getForms(point.variant), point);
   return whole;
 }
 

@@ -27,6 +27,8 @@ struct PhaseForm {
   bool isLaunched = true;
   /// A factor of the predicted time.
   double factor = 1;
+  /// Whether the time is that in a run, and whether the launch is dependent.
+  bool isInRun = false, isDependent = false;
 };
 
 /// A token count in a variant.
@@ -66,9 +68,14 @@ public:
   void remember(llvm::ArrayRef<TokenPoint> points);
   void forget(llvm::ArrayRef<TokenPoint> points);
 
-private:
-  PointTimes predictWhole(TokenPoint point) const;
+  /// Time of all launches of the variant at a point.
   const PointTimes &getWhole(TokenPoint point);
+  /// The same in a run (`correctForRun`), as `--explain` shows it, in which
+  /// launches may be dependent.
+  PointTimes predictRun(TokenPoint point, bool mayDepend) const;
+
+private:
+  llvm::SmallVector<PhaseForm> getForms(plan::VariantOp variant) const;
 
   mlir::SymbolTable &symbols;
   const Target &target;

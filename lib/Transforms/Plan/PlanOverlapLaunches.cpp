@@ -5,10 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Tile/Launches.h"
 #include "moec/Transforms/Passes.h"
 #include "moert/GpuTarget.h"
-#include "llvm/ADT/DenseSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace moec {
 #define GEN_PASS_DEF_PLANOVERLAPLAUNCHESPASS
@@ -18,16 +17,11 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-static void overlapLaunches(Block &steps) {
-  // Streams whose latest step is a launch.
-  llvm::DenseSet<int64_t> launching;
-  for (Operation &op : steps)
-    llvm::TypeSwitch<Operation *>(&op)
-        .Case([&](plan::LaunchOp launch) {
-          launch.setDependent(!launching.insert(launch.getStream()).second);
-        })
-        .Case<plan::CollectiveOp, plan::RecordOp, plan::WaitOp>(
-            [&](auto step) { launching.erase(step.getStream()); });
+static void overlapLaunches(plan::VariantOp variant) {
+  for (auto launch : variant.getBody().getOps<plan::LaunchOp>())
+    launch.setDependent(false);
+  for (plan::LaunchOp launch : findDependent(variant))
+    launch.setDependent(true);
 }
 
 namespace {
@@ -42,7 +36,7 @@ struct PlanOverlapLaunches
       return;
     // Weights are prepared once, where overlap does not matter.
     for (auto variant : getOperation().getBody().getOps<plan::VariantOp>())
-      overlapLaunches(variant.getBody().front());
+      overlapLaunches(variant);
   }
 };
 

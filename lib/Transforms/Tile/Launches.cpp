@@ -7,7 +7,9 @@
 
 #include "Launches.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace moec;
@@ -27,6 +29,21 @@ SmallVector<plan::LaunchOp> moec::getVariantLaunches(ModuleOp module) {
       launches.push_back(launch);
   });
   return launches;
+}
+
+SmallVector<plan::LaunchOp> moec::findDependent(plan::VariantOp variant) {
+  // Streams whose latest step is a launch.
+  llvm::DenseSet<int64_t> launching;
+  SmallVector<plan::LaunchOp> dependent;
+  for (Operation &op : variant.getBody().front())
+    llvm::TypeSwitch<Operation *>(&op)
+        .Case([&](plan::LaunchOp launch) {
+          if (!launching.insert(launch.getStream()).second)
+            dependent.push_back(launch);
+        })
+        .Case<plan::CollectiveOp, plan::RecordOp, plan::WaitOp>(
+            [&](auto step) { launching.erase(step.getStream()); });
+  return dependent;
 }
 
 SmallVector<Value> moec::getOperands(plan::LaunchOp launch) {

@@ -33,6 +33,10 @@ tile::GemmOp getProduct(tile::KernelOp kernel);
 /// The launches of all variants.
 llvm::SmallVector<plan::LaunchOp> getVariantLaunches(mlir::ModuleOp module);
 
+/// Launches right behind another one on their stream, which may begin ahead of
+/// its end.
+llvm::SmallVector<plan::LaunchOp> findDependent(plan::VariantOp variant);
+
 /// Operands of a launch, in the order of its kernel's arguments.
 llvm::SmallVector<mlir::Value> getOperands(plan::LaunchOp launch);
 
