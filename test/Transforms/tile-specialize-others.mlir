@@ -2,6 +2,25 @@
 // RUN: moe-opt %s --tile-specialize=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=9" | FileCheck %s --check-prefix=FEW
 // RUN: moe-opt %s --tile-specialize="target=sm_90a configs={out@1-16:block_n=64}" | FileCheck %s --check-prefix=FORCED
+// RUN: moe-opt %s --tile-specialize="target=sm_90a few-tokens=1" -o %t.few.mlir
+// RUN: FileCheck %s --input-file=%t.few.mlir --check-prefix=SPLIT
+// Kernels of other tokens are those without the split.
+// RUN: moe-opt %s --tile-specialize=target=sm_90a | grep "tile.kernel @" > %t.kernels
+// RUN: grep "tile.kernel @" %t.few.mlir | grep -v "_t1(" | diff - %t.kernels
+
+// The experts' gemms have kernels of one token, other launches share theirs.
+// SPLIT-LABEL: plan.program @layer
+//       SPLIT: plan.variant tokens 0 to 1 {
+//       SPLIT: plan.launch @logits_t[[#FIRST:]] ins
+//       SPLIT: plan.launch @hidden_t1 ins
+//       SPLIT: plan.launch @out_t1 ins
+//       SPLIT: plan.variant tokens 2 to [[#FIRST]] {
+//       SPLIT: plan.launch @logits_t[[#FIRST]] ins
+//       SPLIT: plan.launch @hidden_t[[#HIDDEN:]] ins
+//       SPLIT: plan.launch @out_t[[#HIDDEN]] ins
+//   SPLIT-DAG: tile.kernel @hidden_t1({{.*}}load = #tile.load<min_tokens = 0, max_tokens = 1,
+//   SPLIT-DAG: tile.kernel @out_t1({{.*}}load = #tile.load<min_tokens = 0, max_tokens = 1,
+//   SPLIT-DAG: tile.kernel @hidden_t[[#HIDDEN]]({{.*}}load = #tile.load<min_tokens = 0, max_tokens = [[#HIDDEN]],
 
 // A range of the program ends wherever a range of a kernel does.
 // CHECK-LABEL: plan.program @layer

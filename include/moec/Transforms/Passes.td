@@ -123,6 +123,7 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     A split must save more time over all kernels, summed over the powers of two, than the penalty of its kernels
     (docs/design/lowering-to-gpu.md). The program has at most `max-kernels` kernels; beyond that, adjacent ranges share one
     where this loses least. Ranges also begin and end at those of `configs`, which are those of `tile-assign-config`.
+    With `few-tokens` the experts' gemms then have kernels of their own up to so many tokens; others stay as they are.
     Unchanged: targets whose schedules have no cost model (`cpu`), kernels with a `config` or a `load`, and programs
     of several variants.
   }];
@@ -133,6 +134,8 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     Option<"maxRanges", "max-ranges", "int64_t", "7", "largest number of ranges per kernel; 1: no split">,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels",
            "largest number of kernels per program, including those that other passes have added">,
+    Option<"fewTokens", "few-tokens", "int64_t", "0",
+           "a range that begins with at most so many tokens is split behind them; 0: none">,
     ListOption<"configs", "configs", "std::string", "forced configs: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
@@ -226,7 +229,9 @@ def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
   let description = [{
     Runs `tile-specialize`, `tile-assign-config` and `tile-rewrite-launches`. If the module then has more than
     `max-kernels` kernels, runs them again from the beginning with fewer kernels for token ranges, until it fits or no
-    ranges are left. Other options are those of the three passes.
+    ranges are left. Then runs them with `few-tokens=1`, and keeps that if the time at one token is expected to fall by
+    3 %, and the sum over the token counts by more than the penalty of the added kernels. Other options are those of
+    the three passes.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",

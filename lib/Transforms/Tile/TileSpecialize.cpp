@@ -10,16 +10,19 @@
 // does not copy others. Ranges minimize the loss against a separate config for
 // every count, and each further range must save more than the penalty of its
 // kernels. If there are too many kernels, adjacent ranges are merged where that
-// loses least.
+// loses least. A range for few tokens may be split off behind that, without a
+// change to others.
 
 #include "Launches.h"
 #include "PassInputs.h"
 #include "PhaseLoad.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Threading.h"
+#include "moec/Schedules/ConfigText.h"
 #include "moec/Schedules/Cost.h"
 #include "moec/Schedules/Device.h"
 #include "moec/Transforms/Passes.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -172,6 +175,8 @@ private:
   SmallVector<Span> getCommonSpans() const;
   void specialize(ModelledKernel &kernel, ArrayRef<Span> spans);
   void splitVariant(ArrayRef<Span> spans);
+  /// Gives the experts' gemms kernels for the tokens of a variant alone.
+  void makeOwnKernels(plan::VariantOp part);
   /// The token counts of a span.
   std::pair<int64_t, int64_t> getTokens(Span span) {
     return {span.first ? points[span.first - 1] + 1 : variant.getMinTokens(),
@@ -425,16 +430,47 @@ void Specializer::specialize(ModelledKernel &kernel, ArrayRef<Span> spans) {
 
 void Specializer::splitVariant(ArrayRef<Span> spans) {
   OpBuilder builder(variant);
-  for (auto [i, span] : llvm::enumerate(spans)) {
+  auto add = [&](size_t span, int64_t minTokens, int64_t maxTokens) {
     auto part = cast<plan::VariantOp>(builder.clone(*variant));
-    auto [minTokens, maxTokens] = getTokens(span);
     part.setMinTokens(minTokens);
     part.setMaxTokens(maxTokens);
     for (auto launch : part.getBody().getOps<plan::LaunchOp>())
       if (auto found = names.find(launch.getKernel()); found != names.end())
-        launch.setKernelAttr(found->second[i]);
+        launch.setKernelAttr(found->second[span]);
+    return part;
+  };
+  for (auto [i, span] : llvm::enumerate(spans)) {
+    auto [minTokens, maxTokens] = getTokens(span);
+    if (options.fewTokens > 0 && minTokens <= options.fewTokens &&
+        options.fewTokens < maxTokens) {
+      makeOwnKernels(add(i, minTokens, options.fewTokens));
+      minTokens = options.fewTokens + 1;
+    }
+    add(i, minTokens, maxTokens);
   }
   variant.erase();
+}
+
+void Specializer::makeOwnKernels(plan::VariantOp part) {
+  llvm::DenseMap<tile::KernelOp, tile::KernelOp> copies;
+  for (auto launch : part.getBody().getOps<plan::LaunchOp>()) {
+    tile::KernelOp kernel = getKernel(launch, symbols);
+    tile::LoadAttr load = kernel ? kernel.getLoadAttr() : nullptr;
+    if (!load || load.getExperts() == 1)
+      continue;
+    tile::KernelOp &copy = copies[kernel];
+    if (!copy) {
+      load = tile::LoadAttr::get(load.getContext(),
+                                 getLaunchTokens(launch, part.getMinTokens()),
+                                 getLaunchTokens(launch, part.getMaxTokens()),
+                                 load.getTopK(), load.getExperts());
+      copy = kernel.clone();
+      copy.setSymName(getNameInRange(kernel, load));
+      copy.setLoadAttr(load);
+      symbols.insert(copy, kernel->getIterator());
+    }
+    launch.setKernel(copy.getSymName());
+  }
 }
 
 struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
@@ -449,6 +485,7 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
     TileSpecializePassOptions options;
     options.maxRanges = maxRanges;
     options.maxKernels = maxKernels;
+    options.fewTokens = fewTokens;
     for (auto program : getOperation().getOps<plan::ProgramOp>()) {
       // Several variants are the user's choice.
       auto variants =
