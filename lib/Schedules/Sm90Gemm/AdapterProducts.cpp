@@ -30,12 +30,15 @@ SmallVector<I32> Sm90AdapterProducts::load(const Sm90Tile &tile, int64_t rows) {
   return loaded;
 }
 
-SmallVector<I32> Sm90AdapterProducts::loadIfAny(Sm90Gemm &gemm,
-                                                const Sm90Tile &tile) {
-  if (!gemm.shape.problem().adapters)
-    return {};
+SmallVector<I32> Sm90AdapterProducts::loadAwaited(Sm90Gemm &gemm,
+                                                  const Sm90Tile &tile) {
   gemm.waitInRole();
   return Sm90AdapterProducts(gemm).load(tile, gemm.shape.tile().getMaxBlockM());
+}
+
+SmallVector<I32> Sm90AdapterProducts::loadNone(Sm90Gemm &gemm) {
+  int64_t words = llvm::divideCeil(gemm.shape.tile().getMaxBlockM(), kWarp);
+  return SmallVector<I32>(words, gemm.emitter.i32(-1));
 }
 
 I32 Sm90AdapterProducts::find(ArrayRef<I32> loaded) {

@@ -32,8 +32,11 @@ public:
 
   //===--- The warp of TMA copies ---===//
 
-  /// Loads the adapters of a tile's rows; empty for a gemm without adapters.
-  static llvm::SmallVector<I32> loadIfAny(Sm90Gemm &gemm, const Sm90Tile &tile);
+  /// Loads the adapters of a tile's rows when the launches before have ended.
+  static llvm::SmallVector<I32> loadAwaited(Sm90Gemm &gemm,
+                                            const Sm90Tile &tile);
+  /// As many words, of no adapter.
+  static llvm::SmallVector<I32> loadNone(Sm90Gemm &gemm);
   /// Arrives for the boxes that these k tiles do not have: of weights and, with
   /// `copiesRows`, of rows. `goOn` returns the state behind a k tile.
   template <typename State, typename GoOn>

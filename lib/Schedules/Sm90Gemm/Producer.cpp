@@ -111,15 +111,18 @@ private:
 PipelineState BoxProducer::emit(PipelineState first) {
   if (copiesAhead())
     setup();
-  /// The pipeline state and, with copies ahead, the number of k tiles.
+  /// The pipeline state and, with copies ahead, the number of k tiles; with
+  /// adapters, that of tiles.
   struct State {
     PipelineState at;
-    SmallVector<I32, 1> done;
-    auto fields() { return std::tie(at, done); }
+    SmallVector<I32, 1> done, tiles;
+    auto fields() { return std::tie(at, done, tiles); }
   };
-  State start{first, {}};
+  State start{first, {}, {}};
   if (copiesAhead())
     start.done.push_back(emitter.i32(0));
+  if (shape.problem().adapters)
+    start.tiles.push_back(emitter.i32(0));
   auto goOn = [&](State state) {
     state.at = pipeline.next(state.at);
     for (I32 &count : state.done)
@@ -127,8 +130,17 @@ PipelineState BoxProducer::emit(PipelineState first) {
     return state;
   };
   auto loadTile = [&](Sm90Tile tile, State state) {
+    SmallVector<I32> adapters;
     // Loads of the rows' adapters end while k tiles of the input are copied.
-    SmallVector<I32> adapters = Sm90AdapterProducts::loadIfAny(gemm, tile);
+    // Those of the first tile wait for launches before, its weights do not.
+    auto loadAdapters = [&] {
+      return std::tuple(Sm90AdapterProducts::loadAwaited(gemm, tile));
+    };
+    if (shape.problem().adapters)
+      adapters = std::get<0>(emitter.choose(
+          state.tiles.front() == 0,
+          [&] { return std::tuple(Sm90AdapterProducts::loadNone(gemm)); },
+          loadAdapters));
     State loaded =
         emitter.loop(emitter.index(0), emitter.toIndex(gemm.countSteps()), 1,
                      state, [&](Index step, State state) {
@@ -139,6 +151,10 @@ PipelineState BoxProducer::emit(PipelineState first) {
                      });
     if (adapters.empty())
       return loaded;
+    I32 &tiles = loaded.tiles.front();
+    adapters = std::get<0>(emitter.choose(
+        tiles == 0, loadAdapters, [&] { return std::tuple(adapters); }));
+    tiles = tiles + 1;
     return Sm90AdapterProducts(gemm).passTiles(adapters, loaded, copiesRows(),
                                                goOn);
   };
