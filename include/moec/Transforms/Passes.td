@@ -230,7 +230,7 @@ def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
     Runs `tile-specialize`, `tile-assign-config` and `tile-rewrite-launches`. If the module then has more than
     `max-kernels` kernels, runs them again from the beginning with fewer kernels for token ranges, until it fits or no
     ranges are left. Then runs them with `few-tokens=1`, and keeps that if the time at one token is expected to fall by
-    3 %, and the sum over the token counts by more than the penalty of the added kernels. Other options are those of
+    3.5 %, and the sum over the token counts by more than the penalty of the added kernels. Other options are those of
     the three passes.
   }];
   let options = [

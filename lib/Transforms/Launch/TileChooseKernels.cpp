@@ -176,9 +176,10 @@ static bool sharesRange(ModuleOp module, int64_t fewTokens) {
 }
 
 LogicalResult TileChooseKernels::trySplit(ModuleOp before, int64_t most) {
-  // A smaller gain is within the error of the times.
+  // A smaller gain is within the error of the times: where 3.2 % were expected,
+  // an H200 lost 6 % (dsv3_tp4_fp8).
   constexpr int64_t fewTokens = 1;
-  constexpr double least = 0.03;
+  constexpr double least = 0.035;
   std::optional<PassInputs> inputs = PassInputs::read(
       getOperation(), "tile-choose-kernels", target, part, configs);
   if (!inputs)
