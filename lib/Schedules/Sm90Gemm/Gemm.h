@@ -104,6 +104,8 @@ private:
 /// The gemms of a kernel, in order.
 using Sm90Gemms = std::deque<Sm90Gemm>;
 
+/// All threads, ahead of the roles.
+void emitSm90Prologue(Sm90Gemm &gemm);
 /// The producer warpgroup.
 void emitSm90Producer(Sm90Gemms &gemms);
 /// One thread of the producer: issues the TMA copy of a k tile's rows, which
