@@ -107,7 +107,7 @@ std::string translateName(StringRef text) {
   return result;
 }
 
-/// Whether a module is meant that may have any of these names.
+/// True if a module is meant that may have any of these names.
 using Predicate = std::function<bool(ArrayRef<std::string> names)>;
 
 /// Length of an expression up to a character outside of brackets and groups, or
@@ -220,7 +220,7 @@ Predicate readExpression(StringRef text, Matching matching) {
   };
 }
 
-/// Whether one of the names matches an expression of llvm::Regex.
+/// True if one of the names matches an expression of llvm::Regex.
 Predicate match(const std::string &expression) {
   return [regex = std::make_shared<Regex>(expression)](
              ArrayRef<std::string> names) {

@@ -94,7 +94,7 @@ enum class Matching {
   Class,
 };
 
-/// What to write in place of an expression that cannot be translated.
+/// Remedy for an expression that cannot be translated.
 inline constexpr llvm::StringLiteral kReadableExpressions =
     "expressions without flags, back-references and \\b, and with (?!...) and "
     "(?=...) only at their start";

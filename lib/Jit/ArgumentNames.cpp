@@ -15,7 +15,7 @@ using namespace moec::capi;
 
 namespace {
 
-/// How C writes the value of an option.
+/// Form of an option's value in C.
 enum class FieldValue {
   /// The field is named alone.
   None,

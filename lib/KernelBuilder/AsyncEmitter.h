@@ -65,7 +65,7 @@ public:
   /// Barrier of all threads of the cluster that have not ended; they see each
   /// other's accesses before.
   void clusterBarrier();
-  /// Its halves: each thread arrives, and waits before it arrives again.
+  /// Halves of it: each thread arrives, and waits before it arrives again.
   void clusterArrive();
   void clusterWait();
 

@@ -150,7 +150,7 @@ def test_commands_name_their_options(tmp_path: Path, capsys: pytest.CaptureFixtu
     config.write_text(json.dumps({**MODEL, "expert_temperature": 3}))
     assert main(["fit", str(config), "--gpu=h200"]) == 1
     assert "with --ignore-field=expert_temperature" in capsys.readouterr().err
-    # What follows in the process is not of the command.
+    # The rest of the process is not of the command.
     with pytest.raises(moec.InvalidArgument, match=r"with ignore_fields=\['expert_temperature'\]"):
         moec.compile(config, device="cpu")
 

@@ -42,7 +42,7 @@ struct AdapterTiles {
   int64_t getTilesOfAdapter() const {
     return (getChunks() + kChunks - 1) / kChunks;
   }
-  /// Whether chunks of a k tile are left.
+  /// True if chunks of a k tile are left.
   bool hasEmptyChunks() const {
     return getAdaptersOfTile() > 1 ? getChunks() % 2 : getChunks() % kChunks;
   }

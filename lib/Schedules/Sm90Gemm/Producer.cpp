@@ -132,7 +132,7 @@ PipelineState BoxProducer::emit(PipelineState first) {
   auto loadTile = [&](Sm90Tile tile, State state) {
     SmallVector<I32> adapters;
     // Loads of the rows' adapters end while k tiles of the input are copied.
-    // Those of the first tile wait for launches before, its weights do not.
+    // Adapters of the first tile wait for launches before, its weights do not.
     auto loadAdapters = [&] {
       return std::tuple(Sm90AdapterProducts::loadAwaited(gemm, tile));
     };

@@ -62,7 +62,7 @@ private:
                   function_ref<State(function_ref<void(I32)>)> body);
   /// Copies the k tiles of the adapters of its rows.
   Loaded copyAdapters(const Rows &rows, State state);
-  /// What a thread does with a stage before it publishes it.
+  /// Work of a thread on a stage before it publishes it.
   void finishAdapters(I32 stage, I32 ofAdapters);
   void load(const Rows &rows, I32 step, I32 stage);
 

@@ -27,7 +27,7 @@ struct PhaseForm {
   bool isLaunched = true;
   /// A factor of the predicted time.
   double factor = 1;
-  /// Whether the time is that in a run, and whether the launch is dependent.
+  /// True for the time in a run, and for a dependent launch.
   bool isInRun = false, isDependent = false;
 };
 

@@ -70,7 +70,7 @@ class Expected {
 public:
   Expected(ModuleOp module, const Target &target, bool mayDepend);
 
-  /// Whether a run of `other` takes less by a share of at least `least` at each
+  /// True if a run of `other` takes less by a share of at least `least` at each
   /// count up to `fewTokens`, and the objective of rewrites prefers it.
   bool isWorse(const Expected &other, int64_t fewTokens, double least) const;
 
@@ -165,7 +165,7 @@ FailureOr<int64_t> TileChooseKernels::search(ModuleOp before) {
   }
 }
 
-/// Whether a program has a range of more tokens that begins with few.
+/// True if a program has a range of more tokens that begins with few.
 static bool sharesRange(ModuleOp module, int64_t fewTokens) {
   bool shares = false;
   module.walk([&](plan::VariantOp variant) {
