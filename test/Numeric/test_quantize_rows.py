@@ -21,7 +21,7 @@ def configs(hidden: str, out: str) -> tuple[str, ...]:
 
 
 NARROW = configs("block_m=16 block_n=32 stages=5", "block_m=16 block_n=64 stages=6")
-WIDE = configs("block_m=8 block_n=64 stages=3", "block_m=8 block_n=128 stages=4")
+WIDE = configs("block_m=8 block_n=64 stages=4", "block_m=8 block_n=128 stages=5")
 MANY = configs("block_m=8+16 block_n=64 stages=9", "block_m=8+32 block_n=128 stages=7")
 HIGH = configs("block_m=32 block_n=128 stages=4", "block_m=32 block_n=256 stages=3")
 JOINED = configs("block_m=16 block_n=32 stages=5", "block_m=16 block_n=64 stages=5")
@@ -35,6 +35,9 @@ FORMS = {
     "narrow": ({}, 9, NARROW, None),
     "wide": ({}, 9, WIDE, None),
     "many": ({"num_experts": 3}, 40, MANY, None),
+    # Five k tiles: a warp leaves as many to others where it goes on with the next tile, as many as there are stages.
+    "turns": ({"hidden_size": 640, "num_experts": 3}, 40, configs("block_m=16 block_n=32 stages=5",
+                                                                   "block_m=8 block_n=64 stages=4"), None),
     "high": ({"num_experts": 3}, 40, HIGH, None),
     "ordered": ({}, 20, ORDERED, None),
     "offsets": ({}, 20, (*WIDE, "--disable=count-ids"), None),

@@ -412,6 +412,18 @@ tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memre
 
 // -----
 
+tile.kernel @k(%x: memref<?x640xbf16>, %w: memref<4x256x640xf8E4M3FN>, %b: memref<4x2x5xf32>, %o: memref<5xi32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{stages = 4, but warps quantize k tiles in turn, and may leave as many of 5 to others; give at least 5}}
+  tile.gemm tokens(%t) ins(%x, %w : memref<?x640xbf16>, memref<4x256x640xf8E4M3FN>)
+      weight_scale(%b : memref<4x2x5xf32>) offsets(%o : memref<5xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, quantizes_input,
+       config = #tile.sm90_gemm<block_m = [16], block_n = 64, block_k = 128, stages = 4>}
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%x: memref<?x256xbf16>, %w: memref<4x256x256xf8E4M3FN>, %b: memref<4x2x2xf32>, %o: memref<5xi32>,
     %y: memref<?x256xbf16>, %t: i64) {
   // expected-error@+1 {{multicast_weights = true, but each CTA quantizes its own rows; give false}}

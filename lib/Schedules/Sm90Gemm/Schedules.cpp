@@ -283,6 +283,11 @@ std::string tilesIllegal(const GemmProblem &problem, const TileShape &tile) {
     return "block_m up to " + number(tile.getMaxBlockM()) +
            ", but rows are quantized as they are copied; give at most " +
            number(kMostQuantizedRows);
+  if (problem.quantizesInput && tile.stages < getTurnStages(tile))
+    return "stages = " + number(tile.stages) +
+           ", but warps quantize k tiles in turn, and may leave as many of " +
+           number(tile.getKTiles()) + " to others; give at least " +
+           number(getTurnStages(tile));
   if (!problem.isPrepacked() && tile.kTileBytes != kStepBytes)
     return "block_k = " + number(tile.blockK) + "; give " +
            number(kStepBytes * 8 / problem.inputBits);

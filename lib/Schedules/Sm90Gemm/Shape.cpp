@@ -16,13 +16,22 @@ GemmShape::GemmShape(tile::GemmOp op, tile::ConfigAttr config)
     : asked(op), tiles(asked, cast<tile::Sm90GemmAttr>(config)),
       layout(asked, tiles), budget(asked, tiles) {}
 
+/// Warps that copy k tiles in turn.
+static constexpr int64_t kTurns = kRowThreads / kWarp;
+
+int64_t sm90::getTurnStages(const TileShape &tile) {
+  int64_t kTiles = tile.getKTiles();
+  return kTiles > kTurns ? kTurns + kTiles % kTurns : kTurns;
+}
+
 int64_t GemmShape::getRowTurns() const {
-  constexpr int64_t turns = kRowThreads / kWarp, fewRows = 16;
+  constexpr int64_t fewRows = 16;
   if (asked.quantizesInput)
-    return turns;
+    return kTurns;
   bool areAlone = !asked.adapters && tiles.splitK == 1;
-  return tiles.getMaxBlockM() <= fewRows && areAlone && tiles.stages > turns
-             ? turns
+  return tiles.getMaxBlockM() <= fewRows && areAlone &&
+                 tiles.stages >= getTurnStages(tiles)
+             ? kTurns
              : 1;
 }
 

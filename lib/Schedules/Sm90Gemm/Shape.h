@@ -102,6 +102,10 @@ private:
 
 /// Producer threads that copy rows where no tensor map does.
 inline constexpr int64_t kRowThreads = 96;
+/// Stages that warps which copy k tiles in turn need: a warp waits by the
+/// parity of a stage's round, which tells two rounds apart, so no more k tiles
+/// may lie between two of its own. Turns begin anew with each tile.
+int64_t getTurnStages(const TileShape &tile);
 /// Rows of a k tile that a warp quantizes at once: eight lanes per row.
 inline constexpr int64_t kQuantizedAtOnce = 4;
 /// Interleaving of gate and up: 8 rows of gate, then 8 of up.
