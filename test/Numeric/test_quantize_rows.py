@@ -37,7 +37,7 @@ FORMS = {
     "many": ({"num_experts": 3}, 40, MANY, None),
     # Five k tiles: a warp leaves as many to others where it goes on with the next tile, as many as there are stages.
     "turns": ({"hidden_size": 640, "num_experts": 3}, 40, configs("block_m=16 block_n=32 stages=5",
-                                                                   "block_m=8 block_n=64 stages=4"), None),
+                                                                   "block_m=16 block_n=64 stages=4"), None),
     "high": ({"num_experts": 3}, 40, HIGH, None),
     "ordered": ({}, 20, ORDERED, None),
     "offsets": ({}, 20, (*WIDE, "--disable=count-ids"), None),
