@@ -203,10 +203,10 @@ TEST(PtxasLimits, QuantizedRowsFitInRegisters) {
   };
   for (std::string blocks : {"block_n = 32, block_m = [16], stages = 14",
                              "block_n = 32, block_m = [16, 32], stages = 9",
-                             "block_n = 64, block_m = [8], stages = 4",
+                             "block_n = 64, block_m = [8], stages = 5",
                              "block_n = 64, block_m = [8, 32], stages = 7",
                              "block_n = 128, block_m = [8, 16], stages = 5",
-                             "block_n = 128, block_m = [8, 24], stages = 4"}) {
+                             "block_n = 128, block_m = [8, 24], stages = 5"}) {
     SCOPED_TRACE(blocks);
     for (std::string element : {"bf16", "f16"})
       for (bool isGiven : {false, true})

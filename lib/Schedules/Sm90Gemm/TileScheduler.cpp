@@ -55,9 +55,11 @@ I32 Sm90TileScheduler::getCtaOrder() {
   if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
     return cta;
   // The factor is prime to the number of CTAs, so that indices are unique. The
-  // number is a constant here, as a division would delay the first copy.
+  // number is a constant here, as a division would delay the first copy; a grid
+  // of another size, as ptx-mutate launches it, keeps its own order.
   int64_t ctas = grid.getExpr().constantValue();
-  return cta * getCtaFactor(ctas) % ctas;
+  I32 swizzled = cta * getCtaFactor(ctas) % ctas;
+  return select(emitter.numCtas() == ctas, swizzled, cta);
 }
 
 Sm90TileScheduler::Items Sm90TileScheduler::getItems() {
