@@ -43,6 +43,20 @@ TEST_F(RowCountsTest, DenseHasOneRowPerToken) {
   EXPECT_EQ(counts.activeVariance, 0);
 }
 
+/// A token picks different experts, however skewed the load is.
+TEST_F(RowCountsTest, OneTokenHasTopKGroups) {
+  auto make = [&](int64_t groups) {
+    return RowCounts(tile::LoadAttr::get(&context, 0, 1 << 20, 8, 256), groups,
+                     1, Routing::Zipf);
+  };
+  EXPECT_NEAR(make(256).active, 8, 1e-6);
+  EXPECT_NEAR(make(256).activeVariance, 0, 1e-6);
+  // A rank that has some of the experts has some of the groups.
+  EXPECT_NEAR(make(64).active, 2, 1e-6);
+  EXPECT_NEAR(make(64).activeVariance, 8 * (1.0 / 4) * (3.0 / 4) * 248 / 255,
+              1e-6);
+}
+
 /// Two shares of all groups are all of them.
 TEST_F(RowCountsTest, SomeGroupsAndTheOthers) {
   auto make = [&] {

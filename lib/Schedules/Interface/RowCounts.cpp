@@ -106,8 +106,9 @@ RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
       entries.push_back({i, probabilities[i]});
       active += all * probabilities[i];
     }
-  if (routing == Routing::Zipf) {
-    // Approximation: experts are picked independently.
+  if (routing == Routing::Zipf && tokens > 1) {
+    // Approximation: experts are picked independently. One token's picks are
+    // known to differ, so that as many groups have a row as it picks.
     activeVariance = active * (1 - active / all);
     return;
   }
