@@ -32,6 +32,14 @@ def test_random_spec(case, target, options, runs):
     assert verdict.is_good, f"{case}\n{verdict.text}"
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_not_compiled_is_refused(target, runs):
+    weight = {"dtype": "int8", "scale": {"group": 1}, "scale_dtype": "bf16"}
+    case = Case("refused", BASE | {"entry": "logits", "quantization": {"weight": weight}}, 1)
+    verdict = judge(case, target, runs)
+    assert verdict.kind == "refused", verdict.text
+
+
 @pytest.mark.parametrize("index", range(len(DRAWS)))
 def test_readers(index):
     """Legal specs are accepted by all readers; illegal ones are refused by all but the schema."""

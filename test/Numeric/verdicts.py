@@ -25,7 +25,7 @@ GPU = "gpu"
 #: The compiler's refusals of legal specs: with the field, or the weight and the
 #: target, in the message.
 REFUSALS = (
-    r"'\S*quantization\S*' = \".*\" is described .* but not compiled",
+    r"'\S*quantization\S*' = \".*\" is described, but not compiled",
     r"of '\S+' cannot be lowered: .* is not supported on target \S+, which supports .*",
     r"of '\S+' cannot be lowered: rows quantized .* are not supported on target \S+, which supports .*",
     r"computes one scale from all rows, .* or remove 'batch_invariant'",
