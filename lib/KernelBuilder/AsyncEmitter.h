@@ -65,7 +65,8 @@ public:
   /// Barrier of all threads of the cluster that have not ended; they see each
   /// other's accesses before.
   void clusterBarrier();
-  /// Halves of it: each thread arrives, and waits before it arrives again.
+  /// The two halves of clusterBarrier: a thread that has arrived waits before
+  /// it arrives again.
   void clusterArrive();
   void clusterWait();
 

@@ -23,7 +23,7 @@ public:
         tiles(*gemm.shape.problem().adapters) {}
 
   /// The adapters of a tile's up to `rows` rows, some for each lane of a warp.
-  /// There may be no rows.
+  /// The tile may have no rows.
   llvm::SmallVector<I32> load(const Sm90Tile &tile, int64_t rows);
   /// Bits of these adapters. Whole warps.
   I32 find(llvm::ArrayRef<I32> loaded);
@@ -35,7 +35,7 @@ public:
   /// Loads the adapters of a tile's rows when the launches before have ended.
   static llvm::SmallVector<I32> loadAwaited(Sm90Gemm &gemm,
                                             const Sm90Tile &tile);
-  /// As many words, of no adapter.
+  /// What loadAwaited returns for a tile whose rows have no adapters.
   static llvm::SmallVector<I32> loadNone(Sm90Gemm &gemm);
   /// Arrives for the boxes that these k tiles do not have: of weights and, with
   /// `copiesRows`, of rows. `goOn` returns the state behind a k tile.
@@ -62,8 +62,8 @@ public:
     llvm::SmallVector<I32> rows;
     auto fields() { return std::tie(all, rows); }
   };
-  /// Loads of these, which may be in flight for a while; their result. Whole
-  /// warps.
+  /// What findAll makes `Found` of. The loads may still be in flight, so that
+  /// other work can stand between the two calls. Whole warps call both.
   struct Loads {
     llvm::SmallVector<I32> lanes, rows;
   };
@@ -148,8 +148,9 @@ private:
   void copyRows(const Sm90Tile &tile, llvm::ArrayRef<I32> rows, Own own,
                 I32 stage);
   void copyWeights(const Sm90Tile &tile, Own own, I32 stage);
-  /// Zeros in the thread's chunks of weight rows of the other matrix: ahead of
-  /// the copies, since ptxas delays each copy behind a store.
+  /// Stores zeros to the thread's chunks of the other matrix's weight rows. The
+  /// stores stand ahead of the copies, since ptxas delays a copy behind a
+  /// store.
   void clearOther(I32 stage, I32 half);
   /// Runs `body` if `flag` is set or null.
   void emitIf(Flag flag, llvm::function_ref<void()> body);
@@ -160,7 +161,8 @@ private:
   /// number.
   void clamp(I32 stage, I32 half);
 
-  /// In a byte: no adapter of a k tile, where a row without one has 255.
+  /// The byte of a chunk that has no adapter. Rows without an adapter have 255,
+  /// so that the two are never equal.
   static constexpr int64_t kNone = 254, kBytes = 4, kByte = 255;
 
   Sm90Gemm &gemm;

@@ -67,8 +67,8 @@ void Sm90GroupTable::buildFromFew(SortIds &experts, Index slots) {
     auto fields() { return std::tie(before, tiles, rows); }
   };
   I32 zero = emitter.i32(0);
-  // Several slots at once, so that exchanges of keys overlap. Keys of lanes
-  // without a slot change no count.
+  // A round takes several slots, so that exchanges of keys overlap. Keys of
+  // lanes without a slot change no count.
   constexpr int64_t slotsAtOnce = 8;
   static_assert(kWarp % slotsAtOnce == 0);
   // Whole warps, because lanes exchange values.

@@ -41,7 +41,7 @@ private:
   struct Rows {
     Sm90Tile tile;
     SmallVector<I32> positions;
-    /// Empty without adapters.
+    /// Adapters of the tile; empty if the gemm has none.
     SmallVector<Sm90AdapterProducts::Found, 1> adapters;
     auto fields() { return std::tie(tile, positions, adapters); }
   };
@@ -92,8 +92,9 @@ private:
   Sm90Scales scales;
   std::optional<Sm90QuantizedRows> quantized;
   Value input, source;
-  /// Index of the thread; that among the threads that copy a k tile together;
-  /// its first row of a tile, and its chunk in each row.
+  /// The thread's index among all that copy rows, and its index among those
+  /// that copy a k tile together; its first row of a tile, and its chunk in
+  /// each row.
   I32 own, number, ownRow, ownChunk;
 };
 

@@ -30,9 +30,9 @@ private:
   void launch(plan::LaunchOp shrink, plan::LaunchOp product,
               tile::KernelOp rounding);
 
-  /// Rounded rows by those of f32.
+  /// From rows of f32 to the rounded ones.
   llvm::MapVector<Value, Value> rows;
-  /// Kernels that round, by those that do not and by their config.
+  /// From a kernel that does not round, and its config, to the one that does.
   llvm::MapVector<std::pair<Operation *, tile::ConfigAttr>, tile::KernelOp>
       shrinks;
 };

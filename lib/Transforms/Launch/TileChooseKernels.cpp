@@ -9,8 +9,8 @@
 // large, all runs again with more ranges sharing kernels.
 //
 // Some configs and rewrites suit one token alone, so they exist only where the
-// first range has no more. So all runs once more with one token split off, and
-// the expected times of both modules say which one stays.
+// first range has no more. So the pipeline runs once more with one token split
+// off, and the expected times of both modules say which one stays.
 
 #include "../Tile/PassInputs.h"
 #include "Objective.h"
@@ -76,13 +76,13 @@ public:
 
 private:
   struct Times {
-    /// By the objective, and in a run.
+    /// What the objective of rewrites compares, and what a call takes.
     PointTimes whole, run;
     /// Mean over routings of what `after` saves, as a share of `before`.
     static double getSaved(const PointTimes &before, const PointTimes &after);
   };
 
-  /// By program and token count.
+  /// The key is a program and a token count.
   llvm::MapVector<std::pair<StringAttr, int64_t>, Times> times;
   double penalty = 0;
 };
