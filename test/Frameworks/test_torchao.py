@@ -28,7 +28,10 @@ from torchao.quantization import (
     Int8DynamicActivationInt8WeightConfig,
     Int8DynamicActivationIntxWeightConfig,
     Int8WeightOnlyConfig,
+    IntxUnpackedToInt8Tensor,
     IntxWeightOnlyConfig,
+    MappingType,
+    PerGroup,
     PerRow,
     PerTensor,
     quantize_,
@@ -54,11 +57,21 @@ def round_rows(rows):
 MODULES = {
     "float8 rows": Float8WeightOnlyConfig(granularity=PerRow()),
     "int8 rows": Int8WeightOnlyConfig(),
+    "intx rows": IntxWeightOnlyConfig(),
+    "intx of 4 bits in groups": IntxWeightOnlyConfig(torch.int4, PerGroup(32)),
+    "intx of 3 bits with zero points": IntxWeightOnlyConfig(torch.int3, PerGroup(64), MappingType.ASYMMETRIC),
     "mxfp8": make_mx(),
     "mxfp4": make_mx(activation_dtype=FOUR, weight_dtype=FOUR),
     "nvfp4": mx.NVFP4WeightOnlyConfig(),
     "nvfp4 without a scale of the matrix": mx.NVFP4WeightOnlyConfig(use_dynamic_per_tensor_scale=False),
 }
+
+
+def dequantize(weight):
+    """In f32. Tensors of integers multiply in a dtype of their own."""
+    if isinstance(weight, IntxUnpackedToInt8Tensor):
+        return weight.to(torch.float32).dequantize()
+    return weight.dequantize(torch.float32)
 
 
 def run(folder, quant_type, tensors, matrices, is_mxfp8):
@@ -108,7 +121,7 @@ def test_modules(case, tmp_path):
             module = torch.nn.Linear(*shape[::-1], bias=False, dtype=torch.bfloat16)
             quantize_(module, config)
             tensors[f"{BLOCK}experts.{e}.{name}_proj.weight"] = module.weight.data
-            of.append(module.weight.dequantize(torch.float32).detach())
+            of.append(dequantize(module.weight.detach()))
     run(tmp_path, config, tensors, [torch.stack(of) for of in matrices], case == "mxfp8")
 
 
@@ -153,8 +166,10 @@ CONFIGS = [
     (Int8WeightOnlyConfig(), '"dtype": "int8"'),
     (Int8DynamicActivationInt8WeightConfig(), '"activation": {"dtype": "int8", "scale": "token"}'),
     (Int4WeightOnlyConfig(group_size=64), '"minimum": true'),
-    (IntxWeightOnlyConfig(), "is not supported"),
-    (Int8DynamicActivationIntxWeightConfig(), "is not supported"),
+    (IntxWeightOnlyConfig(), '"weight": {"dtype": "int8", "scale": "channel"}'),
+    (IntxWeightOnlyConfig(torch.int4, PerGroup(64)), '"scale": {"group": 64}'),
+    (IntxWeightOnlyConfig(mapping_type=MappingType.ASYMMETRIC), '"zero_point": true'),
+    (Int8DynamicActivationIntxWeightConfig(), '{"weight": {"dtype": "int8", "scale": {"group": 32}}}'),
     (make_mx(), "mxfp8"),
     (make_mx(activation_dtype=FOUR, weight_dtype=FOUR), "mxfp4"),
     (mx.NVFP4WeightOnlyConfig(), "nvfp4"),
@@ -168,6 +183,8 @@ def test_configs(config, expected, tmp_path, variant):
                     "quant_type_kwargs": {}, "modules_to_not_convert": ["mlp.gate"]}
     granularity = getattr(config, "granularity", None)
     kinds = granularity if isinstance(granularity, list) else [granularity] if granularity else []
-    shown = "float4" if getattr(config, "weight_dtype", None) == FOUR else ", ".join(type(each).__name__ for each in kinds)
-    variant("torchao", torchao.__version__, f"{type(config).__name__}({shown})", quantization)
+    shown = ["float4"] if getattr(config, "weight_dtype", None) == FOUR else [type(each).__name__ for each in kinds]
+    if getattr(config, "mapping_type", None) == MappingType.ASYMMETRIC:
+        shown.append("ASYMMETRIC")
+    variant("torchao", torchao.__version__, f"{type(config).__name__}({', '.join(shown)})", quantization)
     assert expected in read(quantization, tmp_path)
