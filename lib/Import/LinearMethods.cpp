@@ -16,6 +16,7 @@
 #include "QuantizationMethods.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
 

@@ -120,10 +120,13 @@ Result<SourceText> moec::capi::readText(const char *call,
     return invalidArgument(path + ": moejit_source.path ends with neither "
                                   ".json, for a description, nor .mlir, for "
                                   "IR, nor .gguf, for a file of a model");
-  if (source.entry && !(overrides.entry = symbolize<Entry>(source.entry)))
-    return invalidArgument("moejit_source.entry: '" +
-                           std::string(source.entry) +
-                           "' is not one of gate, logits and ids");
+  if (source.entry) {
+    overrides.entry = symbolize<Entry>(source.entry);
+    if (!overrides.entry)
+      return invalidArgument("moejit_source.entry: '" +
+                             std::string(source.entry) +
+                             "' is not one of gate, logits and ids");
+  }
   if (source.max_tokens != 0)
     overrides.maxTokens = source.max_tokens;
   if (source.num_experts != 0)

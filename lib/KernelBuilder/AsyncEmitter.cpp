@@ -231,9 +231,9 @@ static SmallVector<Value> getMembers(ImplicitLocOpBuilder &b, Value sums) {
   return members;
 }
 
-Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ArrayRef<I32> a,
-                                  I32 c, int64_t swizzledBytes, int64_t step,
-                                  Value sums, I32 keeps) {
+Value AsyncEmitter::multiplyAsync(Type element, [[maybe_unused]] int64_t width,
+                                  ArrayRef<I32> a, I32 c, int64_t swizzledBytes,
+                                  int64_t step, Value sums, I32 keeps) {
   assert(2 * cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() ==
              size_t(width) &&
          "a thread has half as many sums");

@@ -80,6 +80,7 @@ public:
   /// 1 where it is set, else 0.
   IntegerValue<int32_t> toI32() const;
   /// `if (x == y)` would ask whether the value is null: ask `isNull` then.
+  // NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method): on purpose.
   explicit operator bool() const = delete;
   bool isNull() const { return !getImpl(); }
 };

@@ -348,7 +348,7 @@ static Status checkKept(const moert_layer &layer) {
 }
 
 /// What was found out about the layer's runs, once they are complete.
-static Status reportRuns(moert_layer &layer, Status status) {
+static Status reportRuns(moert_layer &layer, const Status &status) {
   return status && layer.watch ? layer.watch->report() : status;
 }
 
@@ -490,6 +490,8 @@ moert_status *moert_layer_use_workspace(moert_layer *layer,
       workspace ? workspace->workspace : nullptr, slot));
 }
 
+// NOLINTBEGIN(readability-identifier-naming): arguments are named as in
+// moert.h, which messages cite.
 moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
                               void *workspace, int64_t workspace_bytes) {
   NEEDED(layer);
@@ -521,6 +523,7 @@ moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
     layer->watch->afterRun(tokens, layer->stream.get());
   return answer(std::move(status));
 }
+// NOLINTEND(readability-identifier-naming)
 
 int moert_layer_is_captured(const moert_layer *layer) {
   return layer && layer->executor->isCaptured();

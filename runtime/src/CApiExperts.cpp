@@ -30,6 +30,8 @@ static Status checkCount(const char *name, int64_t count) {
                          " are accepted");
 }
 
+// NOLINTBEGIN(readability-identifier-naming): arguments are named as in
+// moert.h, which messages cite.
 moert_status *moert_replica_tables(const int64_t *map, int64_t num_physical,
                                    int64_t num_experts, int64_t max_replicas,
                                    int32_t *physical_ids, int32_t *counts) {
@@ -135,6 +137,7 @@ moert_status *moert_expert_move_begin(moert_layer *layer,
   *move = new moert_expert_move{std::move(*made)};
   return nullptr;
 }
+// NOLINTEND(readability-identifier-naming)
 
 int64_t moert_expert_move_num_steps(const moert_expert_move *move) {
   return move ? move->move->numSteps() : 0;

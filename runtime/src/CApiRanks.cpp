@@ -59,6 +59,8 @@ moert_communicator_from_environment(const moert_communicator_options *options,
   return keep(NcclCommunicator::fromEnvironment(*read), *read, communicator);
 }
 
+// NOLINTBEGIN(readability-identifier-naming): arguments are named as in
+// moert.h, which messages cite.
 moert_status *
 moert_communicator_adopt_nccl(const moert_communicator_options *options,
                               int64_t rank, int ordinal, void *nccl_comm,
@@ -74,6 +76,7 @@ moert_communicator_adopt_nccl(const moert_communicator_options *options,
   read->ordinal = ordinal;
   return keep(NcclCommunicator::adopt(*read, nccl_comm), *read, communicator);
 }
+// NOLINTEND(readability-identifier-naming)
 
 moert_status *
 moert_communicator_create_local(const moert_communicator_options *options,

@@ -37,8 +37,12 @@ TensorInfo makeTensor(const std::string &name, std::vector<Names> forms,
   info.role = role;
   for (const Names &parts : forms) {
     info.checkpointForms.emplace_back();
-    for (const std::string &part : parts)
-      info.checkpointForms.back().push_back({part, 0, 1, 1, false});
+    for (const std::string &partName : parts) {
+      CheckpointPart part;
+      part.name = partName;
+      part.numRows = 1;
+      info.checkpointForms.back().push_back(std::move(part));
+    }
   }
   return info;
 }

@@ -38,7 +38,10 @@ public:
     (void)shared->finish(lock, device);
     (void)shared->simulator.release(address);
   }
-  void *data() const override { return reinterpret_cast<void *>(address); }
+  void *data() const override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the simulator.
+    return reinterpret_cast<void *>(address);
+  }
   size_t size() const override { return bytes; }
 
 private:
@@ -203,6 +206,7 @@ class SimPeerBuffer : public moert::Buffer {
 public:
   explicit SimPeerBuffer(const moert::PeerHandle &handle) : handle(handle) {}
   void *data() const override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the simulator.
     return reinterpret_cast<void *>(handle.address);
   }
   size_t size() const override { return handle.bytes; }
@@ -471,6 +475,7 @@ moec::ptx::createSimDevices(const SimDeviceOptions &options, size_t count,
   auto shared =
       std::make_shared<DeviceCalls>(options.simulator, count, limitSeconds);
   std::vector<std::unique_ptr<moert::Device>> devices;
+  devices.reserve(count);
   for (size_t i = 0; i < count; ++i)
     devices.push_back(
         std::make_unique<SimDevice>(options, *capability, shared, i));

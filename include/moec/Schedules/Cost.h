@@ -97,8 +97,9 @@ public:
                                                const Target &target) const = 0;
   /// The config in place of `chosen`, the best candidate, that costs less with
   /// skewed loads and little more with uniform ones.
-  virtual tile::ConfigAttr adaptToSkew(mlir::Operation *op, tile::LoadAttr load,
-                                       const Target &target,
+  virtual tile::ConfigAttr adaptToSkew(mlir::Operation * /*op*/,
+                                       tile::LoadAttr /*load*/,
+                                       const Target & /*target*/,
                                        tile::ConfigAttr chosen) const {
     return chosen;
   }

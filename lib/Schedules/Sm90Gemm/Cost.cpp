@@ -79,8 +79,8 @@ double sm90::meanCeil(double mean, double variance, double width) {
     for (double k : {1, 2})
       result += std::sin(2 * pi * k * middle) *
                 std::exp(-2 * std::pow(pi * k * spread, 2)) / (pi * k);
-    for (double x = 0.5 - width; x > mean - reach; x -= width)
-      result += isAtMost(x);
+    for (int64_t i = 1; 0.5 - double(i) * width > mean - reach; ++i)
+      result += isAtMost(0.5 - double(i) * width);
     return result;
   }
   auto n = int64_t(std::max(0.0, std::floor((mean - reach) / width)));

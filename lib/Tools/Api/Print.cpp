@@ -139,6 +139,8 @@ moert_status *moejit_print_report(moejit_compiler *compiler,
   return give(__func__, made, page);
 }
 
+// NOLINTBEGIN(readability-identifier-naming): arguments are named as in
+// moejit.h, which messages cite.
 moert_status *moejit_print_expectation(moejit_compiler *compiler,
                                        const moejit_source *source,
                                        const moert_device *device,
@@ -190,3 +192,4 @@ moert_status *moejit_find_layers(const moejit_source *source, int64_t **layers,
       (*layers)[(*num_layers)++] = layer.index;
   return nullptr;
 }
+// NOLINTEND(readability-identifier-naming)

@@ -228,6 +228,8 @@ static Status load(moert_layer &layer, const std::string &path,
   return loadNew(layer, *weights, *checkpoint, message, user);
 }
 
+// NOLINTBEGIN(readability-identifier-naming): arguments are named as in
+// moejit.h, which messages cite.
 moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
                                         const int64_t *decoder_layer,
                                         const int64_t *rank,
@@ -240,6 +242,7 @@ moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
   return answer(load(*layer, path, decoder_layer, rank, message, user),
                 LayerArgument::DecoderLayer);
 }
+// NOLINTEND(readability-identifier-naming)
 
 //===----------------------------------------------------------------------===//
 // Weights in memory
@@ -316,6 +319,8 @@ static Result<bool> selects(moert_layer &layer, llvm::StringRef name,
   return names->index.concerns(name);
 }
 
+// NOLINTBEGIN(readability-identifier-naming): arguments are named as in
+// moejit.h, which messages cite.
 moert_status *moejit_layer_selects(moert_layer *layer, const char *name,
                                    const int64_t *decoder_layer,
                                    int *selected) {
@@ -329,6 +334,7 @@ moert_status *moejit_layer_selects(moert_layer *layer, const char *name,
   *selected = *answered;
   return nullptr;
 }
+// NOLINTEND(readability-identifier-naming)
 
 moert_status *moejit_layer_owns_weights(moert_layer *layer, int *owns) {
   MOEJIT_NEEDED(layer);
@@ -414,7 +420,7 @@ static Status updateSome(moert_layer &layer, Weights &weights,
 
 /// Takes tensors of a layer that is being loaded; `isLast`: no others follow.
 static Status addArriving(moert_layer &layer,
-                          std::vector<moert::SafetensorsEntry> entries,
+                          const std::vector<moert::SafetensorsEntry> &entries,
                           bool isLast) {
   auto arriving = std::static_pointer_cast<Arriving>(layer.arriving);
   Status added = Status::ok();
@@ -447,7 +453,7 @@ static Status loadGiven(moert_layer &layer, const moejit_named_tensor *tensors,
     return entries.status();
   bool isLast = options.set == MOEJIT_TENSORS_LAST;
   if (layer.arriving && (isLast || options.set == MOEJIT_TENSORS_SOME))
-    return addArriving(layer, std::move(*entries), isLast);
+    return addArriving(layer, *entries, isLast);
   Result<Weights> weights =
       describeWeights(layer, options.decoder_layer, options.rank);
   if (!weights)
@@ -462,7 +468,7 @@ static Status loadGiven(moert_layer &layer, const moejit_named_tensor *tensors,
         !status)
       return status;
     layer.arriving = std::move(arriving);
-    return addArriving(layer, std::move(*entries), isLast);
+    return addArriving(layer, *entries, isLast);
   }
   Result<moert::Checkpoint> checkpoint =
       moert::Checkpoint::fromTensors(std::move(*entries), kSource);

@@ -121,7 +121,7 @@ bool Expected::isWorse(const Expected &other, int64_t fewTokens,
                        double least) const {
   double saved = penalty - other.penalty;
   for (const auto &[point, before] : times) {
-    auto after = other.times.find(point);
+    const auto *after = other.times.find(point);
     if (after == other.times.end())
       continue;
     if (point.second <= fewTokens &&

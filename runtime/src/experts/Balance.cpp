@@ -203,11 +203,13 @@ Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
   size_t nodePhysical = physical / nodes, rankPhysical = physical / ranks;
   for (size_t node = 0; node < nodes; ++node) {
     std::vector<double> own;
+    own.reserve(onNode);
     for (size_t i = 0; i < onNode; ++i)
       own.push_back(loads[original[node * onNode + i]]);
     std::vector<size_t> experts =
         replicate(own, nodePhysical, options.maxReplicas, replicas);
     std::vector<double> shares;
+    shares.reserve(experts.size());
     for (size_t expert : experts)
       shares.push_back(own[expert] / static_cast<double>(replicas[expert]));
     Packing byRank = packItems(shares, ranks / nodes);

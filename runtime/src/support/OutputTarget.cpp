@@ -37,7 +37,9 @@ static int descriptorOfLink(const std::string &path) {
   if (folder.empty() || (folder != realFolder("/proc/self/fd") &&
                          folder != realFolder("/proc/thread-self/fd")))
     return -1;
-  return atoi(path.c_str() + path.rfind('/') + 1);
+  // All links of these folders are named by numbers.
+  return static_cast<int>(
+      strtol(path.c_str() + path.rfind('/') + 1, nullptr, 10));
 }
 
 /// Standard output or error, if redirected to this regular file.
@@ -69,7 +71,7 @@ Result<OutputTarget> resolveOutput(const std::string &path) {
     if (size < 0)
       return unavailable(path + ": cannot be written: " + strerror(errno));
     std::string next(text, static_cast<size_t>(size));
-    current = next[0] == '/' ? next : folderOfLink(current) + next;
+    current = next[0] == '/' ? next : folderOfLink(current).append(next);
   }
   return unavailable(path + ": cannot be written: " + strerror(ELOOP));
 }
