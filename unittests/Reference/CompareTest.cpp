@@ -8,6 +8,8 @@
 #include "moec/Reference/Compare.h"
 #include "gtest/gtest.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <cmath>
 
 using namespace moec::reference;
@@ -16,7 +18,7 @@ namespace {
 
 Matrix makeRow(const std::vector<double> &values) {
   Matrix row(1, static_cast<int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), row.row(0));
+  llvm::copy(values, row.row(0));
   return row;
 }
 

@@ -17,9 +17,9 @@
 #include "moec/PtxSim/SimDevice.h"
 #include "moejit/moejit.h"
 #include "moert/HostDevice.h"
+#include "gtest/gtest.h"
 
 #include <cstring>
-#include <gtest/gtest.h>
 #include <map>
 
 using moert::test::take;

@@ -42,7 +42,6 @@ struct CUipcMemHandle {
   char reserved[64];
 };
 
-// NOLINTBEGIN(readability-identifier-naming): the driver's names.
 enum CUmemorytype : int {
   CU_MEMORYTYPE_DEVICE = 2,
 };
@@ -63,7 +62,6 @@ struct CUmemcpy2D {
   size_t dstPitch;
   size_t WidthInBytes, Height;
 };
-// NOLINTEND(readability-identifier-naming)
 
 enum CUlaunchAttributeID : int {
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,

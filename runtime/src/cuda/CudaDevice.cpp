@@ -247,7 +247,8 @@ Status CudaDevice::copyRows(Stream &stream, const RowCopy &rows) {
                   rows.rowBytes * rows.rows, handle(stream)));
       return Status::ok();
     }
-    CUmemcpy2D copy = {};
+    // NOLINTNEXTLINE(bugprone-invalid-enum-default-initialization)
+    CUmemcpy2D copy = {}; // All are set below.
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = deviceAddress(rows.from);
     copy.srcPitch = rows.fromStride;
@@ -418,7 +419,8 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
     params[i] = const_cast<uint64_t *>(&args.slots[i]);
   for (size_t i = 0; i < args.numMaps; ++i)
     params[args.numSlots + i] = const_cast<TensorMap *>(&args.maps[i]);
-  CUlaunchAttribute attributes[2] = {};
+  // NOLINTNEXTLINE(bugprone-invalid-enum-default-initialization)
+  CUlaunchAttribute attributes[2] = {}; // Those in use are set below.
   unsigned numAttributes = 0;
   if (dims.dependent && driverVersion >= kDependentLaunchVersion) {
     CUlaunchAttribute &early = attributes[numAttributes++];

@@ -67,6 +67,7 @@ Status Driver::findSymbols() {
                        std::to_string(version % 1000 / 10) +
                        " provides; update the NVIDIA driver");
   };
+// NOLINTBEGIN(bugprone-macro-parentheses): these are a name and a type.
 #define CUDA_SYMBOL(name, exported, version, parameters)                       \
   name = reinterpret_cast<CUresult(*) parameters>(                             \
       find(#name, #exported, version));                                        \
@@ -76,6 +77,7 @@ Status Driver::findSymbols() {
   name = reinterpret_cast<CUresult(*) parameters>(                             \
       find(#name, #exported, version));
 #include "Symbols.def"
+  // NOLINTEND(bugprone-macro-parentheses)
   return Status::ok();
 }
 

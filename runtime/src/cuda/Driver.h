@@ -32,9 +32,11 @@ public:
   /// what to do about it.
   Status check(CUresult code, const char *call) const;
 
+// NOLINTBEGIN(bugprone-macro-parentheses): these are a name and a type.
 #define CUDA_SYMBOL(name, exported, version, parameters)                       \
   CUresult(*name) parameters = nullptr;
 #include "Symbols.def"
+  // NOLINTEND(bugprone-macro-parentheses)
 
 private:
   Driver(void *library, std::string path)

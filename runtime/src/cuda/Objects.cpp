@@ -106,7 +106,9 @@ int neededDriver(const std::string &ptx) {
   if (at == std::string::npos)
     return 0;
   int major = 0, minor = 0;
-  if (sscanf(ptx.c_str() + at, ".version %d.%d", &major, &minor) != 2)
+  // Two digits fit.
+  // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion)
+  if (sscanf(ptx.c_str() + at, ".version %2d.%2d", &major, &minor) != 2)
     return 0;
   // PTX 7.0 came with CUDA 11.0, 8.0 with 12.0; from 8.6 on the minor versions
   // differ.
@@ -138,6 +140,7 @@ static Status loadFile(const Context &context, ModuleImage::Kind kind,
   char log[4096] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver takes it as one.
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
   CUresult code = context.driver().cuModuleLoadDataEx(&module, text.c_str(), 2,
                                                       options, values);

@@ -39,6 +39,7 @@ public:
   ~CudaBuffer() override;
 
   void *data() const override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the driver.
     return reinterpret_cast<void *>((handle + alignment - 1) / alignment *
                                     alignment);
   }
@@ -81,7 +82,7 @@ public:
         kernelName(std::move(name)) {}
   const std::string &name() const override { return kernelName; }
 
-  const CUfunction function;
+  const CUfunction function; // NOLINT(misc-misplaced-const): of a handle.
   const int maxThreads;
   /// Bytes of dynamic shared memory granted by the driver so far.
   std::atomic<int64_t> grantedShared{48 * 1024};
