@@ -186,9 +186,13 @@ def test_lazy_negation_is_refused_or_resolved() -> None:
     negated = torch._neg_view(-small.hidden)
     assert negated.is_neg() and torch.equal(negated, small.hidden)
     message = r"is negated lazily .*; give x\.resolve_neg\(\)"
-    for call in (small.layer, moec_torch.MoE(small.layer)):
+    block = moec_torch.MoE(small.layer)
+    for call in (small.layer, block) if moec_torch._is_direct else (small.layer,):
         with pytest.raises(moec.InvalidArgument, match=f"^hidden_states: {message}"):
             call(negated)
+    if not moec_torch._is_direct:
+        # Before PyTorch 2.10 the module calls the operator.
+        small.verify(block(negated))
     with pytest.raises(moec.InvalidArgument, match=f"^out: {message}"):
         small.layer(small.hidden, out=torch._neg_view(torch.zeros(5, 64)))
     weight = torch._neg_view(-small.weights["experts.w2"])
@@ -197,9 +201,16 @@ def test_lazy_negation_is_refused_or_resolved() -> None:
     # The dispatcher passes resolved values to an operator.
     small.verify(call_operator(small.layer, negated))
     out = torch._neg_view(torch.zeros(5, 64))
-    call_operator_out(small.layer, small.hidden, out)
-    small.verify(out)
-    with pytest.raises(moec.InvalidType, match="^hidden_states: "):
+    if torch.__version__.startswith("2.9."):
+        # That dispatcher takes no negated output beside inputs that are left out.
+        with pytest.raises(RuntimeError, match="Expected Tensor but got None"):
+            call_operator_out(small.layer, small.hidden, out)
+    else:
+        call_operator_out(small.layer, small.hidden, out)
+        small.verify(out)
+    # A capsule of an older release cannot have conjugated elements.
+    refusal = moec.InvalidType if moec_torch._is_direct else moec.InvalidArgument
+    with pytest.raises(refusal, match="^hidden_states: "):
         small.layer(torch.zeros(5, 64, dtype=torch.complex64).conj())
 
 
