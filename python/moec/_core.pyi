@@ -18,6 +18,8 @@ _Layer = TypeVar("_Layer", bound="Layer")
 _Tensor = TypeVar("_Tensor")
 _Source = tuple[Any, ...]
 
+def read_int(name: str, value: Any, /) -> int: ...
+
 class Device:
     def __new__(cls, kind: str, number: int = 0, /) -> Device: ...
     @property

@@ -39,7 +39,7 @@ def find_device(device: Any) -> _core.Device:
         raise _core.InvalidArgument(f"device: {device!r} found; give \"cuda:{named}\" for a GPU, or \"cpu\"")
     if isinstance(device, bool):
         raise _core.InvalidType("device: \"cuda:N\", \"cpu\" or an int expected, bool found")
-    name = f"cuda:{device}" if isinstance(device, int) else str(device)
+    name = f"cuda:{read_int('device', device)}" if hasattr(device, "__index__") else str(device)
     gpu = re.fullmatch(r"(?:cuda|gpu)(?::(\d{1,9}))?|<CUDA Device (\d{1,9})>", name)
     if gpu:
         kind, number = "cuda", int(gpu[1] or gpu[2] or 0)
@@ -208,7 +208,7 @@ def compile(
     cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
     progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
         lines on the error stream with each stage and its time, and the elapsed time every ten seconds. A function:
-        called with each line, sometimes in another thread.
+        called with each line, sometimes in another thread; an exception of it is raised after the work.
 
     Raises InvalidArgument, with file, line and column, if the description is invalid; NotFound if a file does not
     exist; Unavailable without a driver or GPU. Releases the GIL."""

@@ -15,13 +15,7 @@ from . import _core
 
 def read_int(name: str, value: Any) -> int:
     """Returns an int from any integer; bools and floats are refused."""
-    try:
-        # The index of a bool of NumPy is deprecated, that of a tensor of PyTorch is an int for bools too.
-        if not isinstance(value, bool) and "bool" not in str(getattr(value, "dtype", "")):
-            return operator.index(value)
-    except (TypeError, ValueError):
-        pass
-    raise _core.InvalidType(f"{name}: an int expected, {type(value).__name__} found")
+    return _core.read_int(name, value)
 
 
 def print_json(name: str, value: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from . import _core
 from .argument_names import arguments_of_python, name_arguments
+from .given_values import read_int
 from .given_weights import GivenWeights, Names
 from .hints import explain_name, explain_shape
 from .hub import resolve
@@ -461,6 +462,8 @@ class Layer(_core.Layer):
         if not hasattr(hidden_states, "__getitem__") or getattr(_calls, "are_runs", False):
             return NotImplemented
         tokens, valid = hidden_states.shape[0], named.get("num_valid_tokens")
+        if valid is not None and not hasattr(valid, "__dlpack__"):
+            valid = read_int("num_valid_tokens", valid)
         self._check_parts(valid, named, are_sequences)
         if out is None and not self.output_is_like_input:
             raise _core.InvalidArgument("out: is missing; the layer's output is not like hidden_states, so give it")
@@ -642,6 +645,10 @@ class Layer(_core.Layer):
         other = super().clone()
         other.__dict__.update(self.__dict__)
         return other
+
+    def __copy__(self) -> Layer:
+        """Returns clone(), which shares the weights."""
+        return self.clone()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Layer:
         """Returns clone(), which shares the weights."""

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from . import _core
+from .given_values import read_int
 
 if TYPE_CHECKING:
     from .layer import Benchmark
@@ -26,20 +28,22 @@ def read_measured(measured: Measured, device: str) -> bytes | None:
         rows = []
         for tokens, seconds in measured.items():
             seconds = getattr(seconds, "median", seconds)
-            if isinstance(tokens, bool) or not isinstance(tokens, int):
-                raise _core.InvalidArgument(f"measured: {tokens!r} is not a token count")
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-                raise _core.InvalidArgument(
-                    f"measured: seconds or a Benchmark expected at {tokens} tokens, "
-                    f"{type(seconds).__name__} found"
-                )
-            rows.append({"tokens": tokens, "us": seconds * 1e6})
+            rows.append({"tokens": read_int("measured", tokens), "us": _read_seconds(tokens, seconds) * 1e6})
         return json.dumps({"device": device, "rows": rows}).encode()
     try:
         with open(measured, "rb") as file:
             return file.read()
     except (OSError, TypeError, ValueError) as error:
         raise _core.NotFound(f"measured: cannot be read: {error}") from error
+
+
+def _read_seconds(tokens: object, seconds: Any) -> float:
+    try:
+        if not isinstance(seconds, (bool, str)) and 0 <= float(seconds) < math.inf:
+            return float(seconds)
+    except (TypeError, ValueError):
+        pass
+    raise _core.InvalidArgument(f"measured: seconds or a Benchmark expected at {tokens} tokens, {seconds!r} found")
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:

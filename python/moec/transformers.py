@@ -23,7 +23,8 @@ except ImportError as error:
         "moec.transformers needs PyTorch; install it, as with pip install torch transformers"
     ) from error
 
-from . import InvalidArgument, InvalidType
+from . import InvalidArgument
+from .given_values import read_int
 from .module_experts import DEFAULT_TOKENS, call, lay_out, set_max_tokens
 
 __all__ = ["register", "replace", "transpose_weights"]
@@ -62,8 +63,7 @@ def register(name: str = "moec", *, max_tokens: int = DEFAULT_TOKENS) -> None:
     name: the implementation's name; one of Transformers' own, such as "eager", is refused.
     max_tokens: tokens per run of a layer, which determines the workspace size on a GPU; a larger call is split into
         several runs. Applies to modules whose first call comes later."""
-    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
-        raise InvalidType(f"max_tokens: an int expected, {type(max_tokens).__name__} found")
+    max_tokens = read_int("max_tokens", max_tokens)
     if max_tokens < 1:
         raise InvalidArgument(f"max_tokens: {max_tokens} found, at least 1 expected")
     try:

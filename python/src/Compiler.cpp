@@ -7,6 +7,7 @@
 
 #include "Errors.h"
 #include "Layer.h"
+#include "Listener.h"
 #include "moejit/moejit.h"
 
 #include <memory>
@@ -18,12 +19,21 @@ using namespace moec::python;
 namespace {
 
 struct CompilerState {
-  moejit_compiler *compiler = nullptr;
-  /// Called with (severity, text).
-  Ref message;
-
+  explicit CompilerState(PyObject *message) : listener(message) {}
+  CompilerState(const CompilerState &) = delete;
+  CompilerState &operator=(const CompilerState &) = delete;
   ~CompilerState() { moejit_compiler_free(compiler); }
+
+  moejit_compiler *compiler = nullptr;
+  Listener listener;
 };
+
+/// What the library has allocated.
+struct Free {
+  void operator()(void *memory) const { moejit_free(memory); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
 
 struct CompilerObject {
   PyObject base;
@@ -87,19 +97,6 @@ bool Source::read(PyObject *tuple) {
   return true;
 }
 
-void moec::python::tell(void *user, moejit_severity severity,
-                        const char *text) {
-  auto *message = static_cast<PyObject *>(user);
-  PyGILState_STATE state = PyGILState_Ensure();
-  {
-    Ref answer =
-        Ref::take(PyObject_CallFunction(message, "is", int(severity), text));
-    if (!answer)
-      PyErr_WriteUnraisable(message);
-  }
-  PyGILState_Release(state);
-}
-
 /// Compiler(message, target, device_part, cache_directory, cache, cache_bytes,
 /// threads, ptxas, use_ptxas, configs).
 static PyObject *makeCompiler(PyTypeObject *type, PyObject *arguments,
@@ -125,16 +122,15 @@ static PyObject *makeCompiler(PyTypeObject *type, PyObject *arguments,
   }
   options.configs = texts.data();
   options.num_configs = texts.size();
-  auto state = std::make_unique<CompilerState>();
-  state->message = Ref::share(message);
-  options.message = tell;
-  options.message_user = message;
+  auto state = std::make_unique<CompilerState>(message);
+  options.message = Listener::tell;
+  options.message_user = &state->listener;
   moert_status *status;
   {
     Unlocked unlocked;
     status = moejit_compiler_create(&options, &state->compiler);
   }
-  if (!check(status))
+  if (!state->listener.check(status))
     return nullptr;
   auto *self = allocate<CompilerObject>(type);
   if (self)
@@ -149,6 +145,7 @@ static void freeCompiler(PyObject *self) {
 
 /// compile(source) -> (bytes of a package, from the cache, seconds).
 static PyObject *compile(PyObject *self, PyObject *tuple) {
+  CompilerState &state = getCompilerState(self);
   Source source;
   if (!source.read(tuple))
     return nullptr;
@@ -158,16 +155,15 @@ static PyObject *compile(PyObject *self, PyObject *tuple) {
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moejit_compile(getCompilerState(self).compiler, source.get(),
-                            &data, &size, &report);
+    status =
+        moejit_compile(state.compiler, source.get(), &data, &size, &report);
   }
-  if (!check(status))
+  Owned<void> owned(data);
+  if (!state.listener.check(status))
     return nullptr;
-  PyObject *answer =
-      Py_BuildValue("(y#Od)", static_cast<const char *>(data), Py_ssize_t(size),
-                    report.from_cache ? Py_True : Py_False, report.seconds);
-  moejit_free(data);
-  return answer;
+  return Py_BuildValue("(y#Od)", static_cast<const char *>(data),
+                       Py_ssize_t(size), report.from_cache ? Py_True : Py_False,
+                       report.seconds);
 }
 
 /// Lets MOEC_VERIFY decide which runs are compared; frees the layer if that is
@@ -182,6 +178,7 @@ static moert_status *verifyByEnvironment(moert_layer *&layer) {
 /// load(class, source, device) -> (layer, from the cache, seconds).
 static PyObject *load(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
+  CompilerState &state = getCompilerState(self);
   Source source;
   if (!checkCount("load", count, 3, 3) || !source.read(arguments[1]))
     return nullptr;
@@ -193,13 +190,15 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moejit_load_layer(getCompilerState(self).compiler, source.get(),
-                               device->device, nullptr, &layer, &report);
+    status = moejit_load_layer(state.compiler, source.get(), device->device,
+                               nullptr, &layer, &report);
     if (!status)
       status = verifyByEnvironment(layer);
   }
-  if (!check(status))
+  if (!state.listener.check(status)) {
+    moert_layer_free(layer);
     return nullptr;
+  }
   Ref made = Ref::take(makeLayer(arguments[0], layer, device));
   if (!made)
     return nullptr;
@@ -210,6 +209,7 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
 /// print(source, device or None, form) -> text.
 static PyObject *print(PyObject *self, PyObject *const *arguments,
                        Py_ssize_t count) {
+  CompilerState &state = getCompilerState(self);
   Source source;
   int64_t form = 0;
   if (!checkCount("print", count, 3, 3) || !source.read(arguments[0]) ||
@@ -222,20 +222,18 @@ static PyObject *print(PyObject *self, PyObject *const *arguments,
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moejit_print(getCompilerState(self).compiler, source.get(),
+    status = moejit_print(state.compiler, source.get(),
                           device ? device->device : nullptr,
                           static_cast<moejit_form>(form), &text);
   }
-  if (!check(status))
-    return nullptr;
-  PyObject *answer = PyUnicode_FromString(text);
-  moejit_free(text);
-  return answer;
+  Owned<char> owned(text);
+  return state.listener.check(status) ? PyUnicode_FromString(text) : nullptr;
 }
 
 /// print_report(source, device or None, results in JSON or None) -> text.
 static PyObject *printReport(PyObject *self, PyObject *const *arguments,
                              Py_ssize_t count) {
+  CompilerState &state = getCompilerState(self);
   Source source;
   if (!checkCount("print_report", count, 3, 3) || !source.read(arguments[0]))
     return nullptr;
@@ -251,19 +249,17 @@ static PyObject *printReport(PyObject *self, PyObject *const *arguments,
   {
     Unlocked unlocked;
     status =
-        moejit_print_report(getCompilerState(self).compiler, source.get(),
+        moejit_print_report(state.compiler, source.get(),
                             device ? device->device : nullptr, results, &page);
   }
-  if (!check(status))
-    return nullptr;
-  PyObject *answer = PyUnicode_FromString(page);
-  moejit_free(page);
-  return answer;
+  Owned<char> owned(page);
+  return state.listener.check(status) ? PyUnicode_FromString(page) : nullptr;
 }
 
 /// expect(source, device or None, tuple of token counts) -> JSON.
 static PyObject *expect(PyObject *self, PyObject *const *arguments,
                         Py_ssize_t count) {
+  CompilerState &state = getCompilerState(self);
   Source source;
   if (!checkCount("expect", count, 3, 3) || !source.read(arguments[0]))
     return nullptr;
@@ -281,15 +277,12 @@ static PyObject *expect(PyObject *self, PyObject *const *arguments,
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moejit_print_expectation(
-        getCompilerState(self).compiler, source.get(),
-        device ? device->device : nullptr, tokens.data(), tokens.size(), &json);
+    status = moejit_print_expectation(state.compiler, source.get(),
+                                      device ? device->device : nullptr,
+                                      tokens.data(), tokens.size(), &json);
   }
-  if (!check(status))
-    return nullptr;
-  PyObject *answer = PyUnicode_FromString(json);
-  moejit_free(json);
-  return answer;
+  Owned<char> owned(json);
+  return state.listener.check(status) ? PyUnicode_FromString(json) : nullptr;
 }
 
 /// find_layers(source) -> tuple of the decoder layers with experts.

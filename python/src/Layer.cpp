@@ -67,14 +67,33 @@ int LayerState::find(const char *name) const {
   return -1;
 }
 
-Locked::Locked(LayerState &state) : state(state) {
-  if (state.mutex.try_lock())
+Locked::Locked(LayerState &state)
+    : state(state), isNested(state.owner == std::this_thread::get_id()) {
+  if (isNested)
     return;
-  Unlocked unlocked;
-  state.mutex.lock();
+  if (!state.mutex.try_lock()) {
+    Unlocked unlocked;
+    state.mutex.lock();
+  }
+  state.owner = std::this_thread::get_id();
+}
+
+Locked::~Locked() {
+  if (isNested)
+    return;
+  state.owner = std::thread::id();
+  state.mutex.unlock();
 }
 
 bool Locked::isOpen() const {
+  if (isNested)
+    return fail(Kind::Value,
+                "the layer is in another call of this thread, whose progress "
+                "function or signal handler calls it again; call it later");
+  return isReadable();
+}
+
+bool Locked::isReadable() const {
   return state.layer ||
          fail(Kind::Value, "the layer is closed; compile or clone another");
 }
@@ -231,7 +250,7 @@ static PyObject *useCommunicator(PyObject *self, PyObject *object) {
 static PyObject *getMesh(PyObject *self, void *) {
   LayerState &state = getState(self);
   Locked locked(state);
-  if (!locked.isOpen())
+  if (!locked.isReadable())
     return nullptr;
   int64_t dp = 1, tp = 1;
   moert_layer_mesh(state.layer, &dp, &tp);
@@ -245,6 +264,8 @@ static PyObject *closeLayer(PyObject *self, PyObject *) {
   std::shared_ptr<Tensor> workspace;
   {
     Locked locked(state);
+    if (state.layer && !locked.isOpen())
+      return nullptr;
     moert_layer_free(std::exchange(state.layer, nullptr));
     std::swap(state.weights, released);
     std::swap(state.workspace, workspace);
@@ -363,7 +384,7 @@ static PyObject *getOperands(PyObject *self, PyObject *) {
 static PyObject *getMaxTokens(PyObject *self, void *) {
   LayerState &state = getState(self);
   Locked locked(state);
-  return locked.isOpen()
+  return locked.isReadable()
              ? PyLong_FromLongLong(moert_layer_max_tokens(state.layer))
              : nullptr;
 }
@@ -371,15 +392,17 @@ static PyObject *getMaxTokens(PyObject *self, void *) {
 static PyObject *getPlanText(PyObject *self, void *) {
   LayerState &state = getState(self);
   Locked locked(state);
-  return locked.isOpen() ? PyUnicode_FromString(moert_layer_plan(state.layer))
-                         : nullptr;
+  return locked.isReadable()
+             ? PyUnicode_FromString(moert_layer_plan(state.layer))
+             : nullptr;
 }
 
 static PyObject *getSpecText(PyObject *self, void *) {
   LayerState &state = getState(self);
   Locked locked(state);
-  return locked.isOpen() ? PyUnicode_FromString(moert_layer_spec(state.layer))
-                         : nullptr;
+  return locked.isReadable()
+             ? PyUnicode_FromString(moert_layer_spec(state.layer))
+             : nullptr;
 }
 
 static PyObject *getClosed(PyObject *self, void *) {

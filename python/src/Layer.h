@@ -10,10 +10,11 @@
 
 #include "Device.h"
 #include "Tensor.h"
-#include "moejit/moejit.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace moec::python {
@@ -88,6 +89,8 @@ struct LayerState {
   int numOutputs = 0;
 
   std::mutex mutex;
+  /// The thread that has locked the mutex.
+  std::atomic<std::thread::id> owner;
   /// Per operand: the bound weight or the memory of a prepared tensor, shared
   /// with clones; null for none.
   std::vector<std::shared_ptr<Weight>> weights;
@@ -114,18 +117,24 @@ inline LayerState &getState(PyObject *self) {
 }
 
 /// Locks the layer. The GIL is released while waiting for the mutex. `isOpen()`
-/// is false, with an exception set, if the layer was closed.
+/// is false, with an exception set, if the layer was closed, or if this thread
+/// has locked it already: a method of the layer called Python code (a progress
+/// function, a signal handler, a finalizer) that uses the layer.
 class Locked {
 public:
   explicit Locked(LayerState &state);
   Locked(const Locked &) = delete;
   Locked &operator=(const Locked &) = delete;
-  ~Locked() { state.mutex.unlock(); }
+  ~Locked();
 
   bool isOpen() const;
+  /// The same for what never changes, which Python code may ask for within a
+  /// call of the layer.
+  bool isReadable() const;
 
 private:
   LayerState &state;
+  bool isNested;
 };
 
 /// Makes an object of `type`, a subclass of moec._core.Layer, that owns the
@@ -183,10 +192,6 @@ bool addCommunicator(PyObject *module);
 bool addExpertMove(PyObject *module);
 bool addCompiler(PyObject *module);
 bool addTorch(PyObject *module);
-
-/// A moejit_message_fn: calls the Python object `user` with (severity, text).
-/// The calling thread does not hold the GIL.
-void tell(void *user, moejit_severity severity, const char *text);
 
 } // namespace moec::python
 

@@ -7,7 +7,10 @@
 
 #include "Errors.h"
 #include "LayerMethods.h"
+#include "Listener.h"
 #include "moejit/moejit.h"
+
+#include <optional>
 
 using namespace moec::python;
 
@@ -31,9 +34,11 @@ private:
 
 /// Calls `call`, which replaces all weights of the layer, and releases the
 /// tensors bound before; `call` may clear `areReplaced` to keep them.
-/// `arePrepared`: the new weights are in prepared form.
+/// `arePrepared`: the new weights are in prepared form. `listener` hears the
+/// call; null for none.
 template <typename Call>
-static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call,
+static PyObject *takeWeights(LayerState &state, bool arePrepared,
+                             Listener *listener, Call call,
                              const int &areReplaced = 1) {
   std::vector<std::shared_ptr<Weight>> released(state.operands.size());
   Locked locked(state);
@@ -46,15 +51,15 @@ static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call,
   }
   if (!arePrepared)
     state.isPrepared = false;
-  if (!check(status))
+  if (!status && areReplaced) {
+    state.isPrepared = arePrepared;
+    // The layer may still prepare weights in memory given to it.
+    for (size_t i = 0; i < released.size(); ++i)
+      if (arePrepared || state.operands[i].role != MOERT_PREPARED)
+        std::swap(state.weights[i], released[i]);
+  }
+  if (!(listener ? listener->check(status) : check(status)))
     return nullptr;
-  if (!areReplaced)
-    Py_RETURN_NONE;
-  state.isPrepared = arePrepared;
-  // The layer may still prepare weights in memory given to it.
-  for (size_t i = 0; i < released.size(); ++i)
-    if (arePrepared || state.operands[i].role != MOERT_PREPARED)
-      std::swap(state.weights[i], released[i]);
   Py_RETURN_NONE;
 }
 
@@ -68,9 +73,10 @@ PyObject *moec::python::loadWeights(PyObject *self, PyObject *const *arguments,
   if (!path || !decoderLayer.read(arguments[1], "layer") ||
       !rank.read(arguments[2], "rank"))
     return nullptr;
-  return takeWeights(state, /*arePrepared=*/false, [&] {
+  Listener listener(arguments[3]);
+  return takeWeights(state, /*arePrepared=*/false, &listener, [&] {
     return moejit_layer_load_weights(state.layer, path, decoderLayer.get(),
-                                     rank.get(), tell, arguments[3]);
+                                     rank.get(), Listener::tell, &listener);
   });
 }
 
@@ -79,7 +85,7 @@ PyObject *moec::python::generateWeights(PyObject *self, PyObject *number) {
   int64_t seed = 0;
   if (!getInt(number, "seed", 0, INT64_MAX, seed))
     return nullptr;
-  return takeWeights(state, /*arePrepared=*/false, [&] {
+  return takeWeights(state, /*arePrepared=*/false, nullptr, [&] {
     return moejit_layer_generate_weights(state.layer, uint64_t(seed));
   });
 }
@@ -175,17 +181,18 @@ PyObject *moec::python::loadTensors(PyObject *self, PyObject *const *arguments,
   if (!given.read(state, arguments[0]))
     return nullptr;
   int isComplete = 0;
+  Listener listener(arguments[4]);
   moejit_tensor_options options = {};
   options.size = sizeof(options);
   options.set = static_cast<moejit_tensor_set>(set);
   options.decoder_layer = decoderLayer.get();
   options.rank = rank.get();
   options.stream = given.stream;
-  options.message = tell;
-  options.user = arguments[4];
+  options.message = Listener::tell;
+  options.user = &listener;
   options.is_complete = &isComplete;
   return takeWeights(
-      state, /*arePrepared=*/false,
+      state, /*arePrepared=*/false, &listener,
       [&] {
         return moejit_layer_load_tensors(state.layer, given.described.data(),
                                          int(given.described.size()), &options);
@@ -222,16 +229,12 @@ PyObject *moec::python::selectsTensor(PyObject *self,
   return PyBool_FromLong(selected);
 }
 
-static void tellBytes(void *user, uint64_t done, uint64_t all) {
-  std::string text = std::to_string(done) + "/" + std::to_string(all);
-  tell(user, MOEJIT_STEP, text.c_str());
-}
-
 /// Reads the arguments (path, rank or None, verify, message) of both functions
-/// below.
+/// below, of which `listener` has the message.
 static const char *readPreparedArguments(const char *call,
                                          PyObject *const *arguments,
                                          Py_ssize_t count, GivenInt &rank,
+                                         std::optional<Listener> &listener,
                                          moert_prepared_options &options) {
   const char *path =
       checkCount(call, count, 4, 4) ? getText(arguments[0], "path") : nullptr;
@@ -243,8 +246,8 @@ static const char *readPreparedArguments(const char *call,
   options.size = sizeof(options);
   options.rank = rank.get();
   options.no_digests = verify == 0;
-  options.step = tellBytes;
-  options.step_user = arguments[3];
+  options.step = Listener::tellBytes;
+  options.step_user = &listener.emplace(arguments[3]);
   return path;
 }
 
@@ -253,9 +256,10 @@ PyObject *moec::python::writePrepared(PyObject *self,
                                       Py_ssize_t count) {
   LayerState &state = getState(self);
   GivenInt rank;
+  std::optional<Listener> listener;
   moert_prepared_options options = {};
-  const char *path =
-      readPreparedArguments("write_prepared", arguments, count, rank, options);
+  const char *path = readPreparedArguments("write_prepared", arguments, count,
+                                           rank, listener, options);
   if (!path)
     return nullptr;
   Locked locked(state);
@@ -266,7 +270,7 @@ PyObject *moec::python::writePrepared(PyObject *self,
     Unlocked unlocked;
     status = moert_layer_write_prepared(state.layer, path, &options);
   }
-  if (!check(status))
+  if (!listener->check(status))
     return nullptr;
   Py_RETURN_NONE;
 }
@@ -275,12 +279,13 @@ PyObject *moec::python::bindPrepared(PyObject *self, PyObject *const *arguments,
                                      Py_ssize_t count) {
   LayerState &state = getState(self);
   GivenInt rank;
+  std::optional<Listener> listener;
   moert_prepared_options options = {};
-  const char *path =
-      readPreparedArguments("bind_prepared", arguments, count, rank, options);
+  const char *path = readPreparedArguments("bind_prepared", arguments, count,
+                                           rank, listener, options);
   if (!path)
     return nullptr;
-  return takeWeights(state, /*arePrepared=*/true, [&] {
+  return takeWeights(state, /*arePrepared=*/true, &*listener, [&] {
     return moert_layer_bind_prepared(state.layer, path, &options);
   });
 }

@@ -31,13 +31,23 @@ static bool checkVersions() {
   return true;
 }
 
+/// read_int(name, value) -> int.
+static PyObject *readInt(PyObject *, PyObject *const *arguments,
+                         Py_ssize_t count) {
+  const char *name = checkCount("read_int", count, 2, 2)
+                         ? getText(arguments[0], "name")
+                         : nullptr;
+  return name ? moec::python::readInt(arguments[1], name) : nullptr;
+}
+
 PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__core(void) {
+  static PyMethodDef functions[] = {makeMethod("read_int", readInt), {}};
   static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                    "_core",
                                    "Compiler and runtime as Python objects, on "
                                    "which the package moec is built.",
                                    -1,
-                                   nullptr,
+                                   functions,
                                    nullptr,
                                    nullptr,
                                    nullptr,

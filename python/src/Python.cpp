@@ -18,12 +18,35 @@ const char *moec::python::getText(PyObject *object, const char *what) {
   return nullptr;
 }
 
+/// Whether an object that has an index is a bool: Python's, or a scalar or
+/// tensor with a dtype like "bool" or "torch.bool".
+static bool isBool(PyObject *object) {
+  if (PyBool_Check(object))
+    return true;
+  Ref dtype = Ref::take(PyObject_GetAttrString(object, "dtype"));
+  bool answer = dtype && show(dtype.get()).find("bool") != std::string::npos;
+  PyErr_Clear();
+  return answer;
+}
+
+PyObject *moec::python::readInt(PyObject *object, const char *what) {
+  if (PyIndex_Check(object) && !isBool(object)) {
+    if (PyObject *number = PyNumber_Index(object))
+      return number;
+    // Arrays have the method, and refuse unless they have one element.
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) &&
+        !PyErr_ExceptionMatches(PyExc_ValueError))
+      return nullptr;
+    PyErr_Clear();
+  }
+  fail(Kind::Type,
+       std::string(what) + ": an int expected, " + nameType(object) + " found");
+  return nullptr;
+}
+
 bool moec::python::getInt(PyObject *object, const char *what, int64_t least,
                           int64_t most, int64_t &value) {
-  if (PyBool_Check(object) || !PyIndex_Check(object))
-    return fail(Kind::Type, std::string(what) + ": an int expected, " +
-                                nameType(object) + " found");
-  Ref number = Ref::take(PyNumber_Index(object));
+  Ref number = Ref::take(readInt(object, what));
   if (!number)
     return false;
   int overflow = 0;

@@ -75,8 +75,11 @@ private:
 /// The text of a str, valid as long as the object; null with an exception set
 /// for any other object.
 const char *getText(PyObject *object, const char *what);
-/// Reads an int (not a bool) from `least` to `most`. False with an exception
-/// set.
+/// A new reference to the int that an object stands for, which may be a scalar
+/// of NumPy or PyTorch but no bool; null with an exception set.
+PyObject *readInt(PyObject *object, const char *what);
+/// Reads an int, as readInt() does, from `least` to `most`. False with an
+/// exception set.
 bool getInt(PyObject *object, const char *what, int64_t least, int64_t most,
             int64_t &value);
 /// The type of an object for a message: "str", "torch.Tensor".

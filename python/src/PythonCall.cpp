@@ -182,9 +182,17 @@ bool PythonCall::findStream() {
 // Tensors
 //===----------------------------------------------------------------------===//
 
+/// Whether an object is a number rather than a tensor: an int, or a scalar of
+/// NumPy.
+static bool isNumber(PyObject *object) {
+  return PyLong_Check(object) ||
+         (PyIndex_Check(object) &&
+          !PyObject_HasAttrString(object, "__dlpack__"));
+}
+
 bool PythonCall::readTensor(int argument, const Asking &asking) {
   PyObject *object = objectOf(argument);
-  if (argument == state.validTokens && !isNamed && PyLong_Check(object))
+  if (argument == state.validTokens && !isNamed && isNumber(object))
     return getInt(object, "num_valid_tokens", 0, INT32_MAX, numValid);
   return tensors[argument].read(object, asking);
 }

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from small_layer import SPEC
+from small_layer import SPEC, Case
 
 import moec
 from moec.commands import main
@@ -189,3 +190,37 @@ def test_numbers_of_other_libraries() -> None:
     for value in (np.bool_(True), True, 2.0, np.float32(2), "2"):
         with pytest.raises(moec.InvalidType, match="^max_tokens: an int expected"):
             moec.compile(SPEC, device="cpu", max_tokens=value)
+
+
+def test_numbers_may_be_those_of_numpy(layer: moec.Layer) -> None:
+    padded = Case(tokens=150, max_tokens=150, num_valid_tokens=True)
+    made = moec.compile(padded.source | {"max_tokens": 64}, device="cpu").bind(padded.weights)
+    states = padded.arguments["hidden_states"]
+    expected = made(states, num_valid_tokens=70)
+    assert expected[69].any() and not expected[70:].any()
+    for number in (np.int64(70), np.uint8(70)):
+        assert (made(states, num_valid_tokens=number) == expected).all()
+        assert (made(states[:64], num_valid_tokens=number - 64) == made(states[:64], num_valid_tokens=6)).all()
+    for wrong in (True, np.bool_(True)):
+        with pytest.raises(moec.InvalidType, match="^num_valid_tokens: "):
+            made(states, num_valid_tokens=wrong)
+    with pytest.raises(moec.InvalidArgument, match="^num_valid_tokens: an int from 0 .* -1 found"):
+        made(states[:64], num_valid_tokens=np.int32(-1))
+    assert layer.workspace_bytes(np.int16(3)) == layer.workspace_bytes(3)
+    with pytest.raises(moec.InvalidType, match="^tokens: an int expected, ndarray found"):
+        layer.workspace_bytes(np.array([3, 4]))
+    with pytest.raises(moec.InvalidType, match="^tokens: an int expected, ndarray found"):
+        layer.workspace_bytes(np.array(True))
+    with pytest.raises(moec.Error, match="^device: .*(cuda:99|CUDA)"):
+        moec.compile(SPEC, device=np.int64(99))
+    page = layer.report(measured={np.int64(4): np.float32(5e-6)})
+    assert page == layer.report(measured={4: float(np.float32(5e-6))})
+    with pytest.raises(moec.InvalidArgument, match="^measured: seconds .* at 4 tokens, nan found"):
+        layer.report(measured={4: float("nan")})
+
+
+def test_a_copy_is_a_clone(layer: moec.Layer) -> None:
+    states = make_states(3)
+    other = copy.copy(layer)
+    other.close()
+    assert (copy.copy(layer)(states) == layer(states)).all() and not layer.closed

@@ -8,6 +8,7 @@ import io
 import os
 import pty
 import re
+import signal
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_layer import SPEC
+from small_layer import SPEC, Case
 
 import moec
 from moec import progress
@@ -161,3 +162,50 @@ def test_compiling_and_loading_are_watched(hurry: None, tmp_path: Path) -> None:
     with pytest.raises(moec.InvalidArgument):
         moec.Layer.from_package(b"x", device="cpu", progress=told.append)
     assert "loading the package ... 0 s" in told
+
+
+def test_an_interrupt_is_raised_after_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python raises KeyboardInterrupt in the function that hears the library, which must not lose it."""
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    file = tmp_path / "prepared.safetensors"
+    case = Case()
+    for step, expected in ((interrupt, KeyboardInterrupt), (fail, ZeroDivisionError)):
+        layer = moec.compile(SPEC, device="cpu").generate_weights()
+        layer.save_prepared(file)
+        with monkeypatch.context() as patch:
+            patch.setattr(progress.Work, "step", step)
+            for call in (
+                lambda: moec.compile(SPEC, device="cpu"),
+                lambda: moec.compile_package(SPEC, "sm_80", cache=False, use_ptxas=False),
+                lambda: layer.save_prepared(tmp_path / "second.safetensors"),
+                lambda: layer.load_prepared(file),
+                lambda: layer.load(case.weights),
+            ):
+                with pytest.raises(expected):
+                    call()
+        layer.load(case.weights)
+        case.verify(layer(**case.arguments))
+    with pytest.raises(ZeroDivisionError):
+        moec.compile(SPEC, device="cpu", progress=fail)
+
+
+def test_a_call_within_a_call_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one in a signal handler. It waited for itself."""
+    case = Case()
+    layer = case.compile()
+    output = layer(**case.arguments)
+    uses = (lambda: layer(**case.arguments), layer.close, layer.clone, layer.synchronize, lambda: layer.bind(case.weights))
+    for use in uses:
+        with monkeypatch.context() as patch, pytest.raises(moec.InvalidArgument, match="another call of this thread"):
+            patch.setattr(progress.Work, "step", lambda *_: use())
+            layer.save_prepared(tmp_path / "prepared.safetensors")
+    seen: set[object] = set()
+    monkeypatch.setattr(progress.Work, "step", lambda *_: seen.add((repr(layer), layer.closed)))
+    layer.save_prepared(tmp_path / "prepared.safetensors")
+    assert seen == {("<moec.Layer 'small' on cpu, up to 64 tokens>", False)}
+    assert (layer(**case.arguments) == output).all()

@@ -201,7 +201,7 @@ def test_report_of_a_layer(tmp_path):
     assert text == (tmp_path / "a.html").read_text()
     page = Page(text)
     assert page.errors == [] and "5.0 us" in page.sections["times"]
-    with pytest.raises(moec.InvalidArgument, match="measured: .* at 4 tokens, str found"):
+    with pytest.raises(moec.InvalidArgument, match="measured: .* at 4 tokens, 'fast' found"):
         layer.report(measured={4: "fast"})
     with pytest.raises(moec.NotFound, match="measured: cannot be read"):
         layer.report(measured=tmp_path / "none.json")
