@@ -440,15 +440,18 @@ class Layer(_core.Layer):
             # An expert has all tokens of a sequence, so sequences may be in any call.
             call = functools.partial(self._call_in_parts, are_sequences=True)
 
-        def flatten(tensor: Any) -> Any:
-            shape = getattr(tensor, "shape", None)
-            if shape is None or tuple(shape[: len(leading)]) != leading:
+        ranks = {info.name: len(info.shape) for info in self.tensors}
+
+        def flatten(name: str, tensor: Any) -> Any:
+            shape = tuple(getattr(tensor, "shape", None) or ())
+            # [8, 1] beside hidden states [8, 1, H] may be flat: the ids of 8 tokens with one expert each.
+            if shape[: len(leading)] != leading or len(shape) != len(leading) + ranks.get(name, 1) - 1:
                 return tensor
             return tensor.reshape(-1, *shape[len(leading):])
 
         flat = call(
-            flatten(hidden_states), *map(flatten, arguments), out=flatten(out),
-            **{name: flatten(value) for name, value in named.items()},
+            flatten("hidden_states", hidden_states), *map(flatten, _core.POSITIONAL_INPUTS[1:], arguments),
+            out=flatten("output", out), **{name: flatten(name, value) for name, value in named.items()},
         )
         return flat.reshape(*leading, flat.shape[-1]) if out is None else out
 

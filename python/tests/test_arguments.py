@@ -61,6 +61,23 @@ def test_takes_batches_with_ids() -> None:
     assert (made(states, topk_ids=ids.reshape(6, 2), topk_weights=weights).reshape(6, -1) == expected).all()
 
 
+@pytest.mark.parametrize("leading", [(8, 1), (1, 8), (4, 2)])
+def test_takes_ids_of_one_expert(leading: tuple[int, ...]) -> None:
+    """The ids [8, 1] of 8 tokens are flat beside hidden states [8, 1, 64], as in a step of decoding."""
+    case = Case(tokens=8, top_k=1, entry="ids", padding_mask=True)
+    made = case.compile()
+    states, ids, weights, padding = (
+        case.arguments[name] for name in ("hidden_states", "topk_ids", "topk_weights", "is_padding"))
+    expected = made(states, None, ids, weights, is_padding=padding)
+    case.verify(expected)
+    for shape in ((8, 1), (*leading, 1)):
+        for mask in ((8,), leading):
+            found = made(
+                states.reshape(*leading, 64), None, ids.reshape(shape), weights.reshape(shape),
+                is_padding=padding.reshape(mask), out=np.empty_like(states).reshape(*leading, 64))
+            assert (found.reshape(8, 64) == expected).all()
+
+
 def test_a_vector_is_refused(layer: moec.Layer) -> None:
     with pytest.raises(moec.InvalidArgument, match=r"rank 2 expected, shape \[64\] found"):
         layer(make_states())
