@@ -154,7 +154,8 @@ llvm::ArrayRef<PartFacts> moec::getParts() { return kParts; }
 const PartFacts *moec::findPart(StringRef name) {
   // "h100" is short for "h100-sxm".
   const PartFacts *found = llvm::find_if(kParts, [&](const PartFacts &part) {
-    return part.name == name || part.name.split('-').first == name;
+    return part.name.equals_insensitive(name) ||
+           part.name.split('-').first.equals_insensitive(name);
   });
   return found == std::end(kParts) ? nullptr : found;
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ToolOptions.h"
+#include "CommandLine.h"
 
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/TunedConfigs.h"
@@ -66,9 +67,7 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
           .str();
   llvm::setBugReportMsg(report.c_str());
   llvm::cl::HideUnrelatedOptions(category);
-  // With an error stream given, parsing errors are returned; by default LLVM
-  // would end the process.
-  if (!llvm::cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
+  if (!parseCommandLine(argc, argv, tool, overview))
     return false;
   if (!needsInput())
     return true;

@@ -14,8 +14,10 @@ from . import _core
 #: A field of the C API as in lib/Jit/ArgumentNames.cpp, with the value that a message gives it.
 _FIELD = re.compile(r'\bmoejit_(?:source|options)\.(\w+)(?: = (\{)?("[^"\n]*"|-?\d+)\}?)?')
 #: Fields that Python names in its own way.
-_KEYWORDS = {"ignored_fields": "ignore_fields"}
+_KEYWORDS = {"ignored_fields": "ignore_fields", "path": "source"}
 _OPTIONS = {"ignored_fields": "ignore-field", "configs": "config", "num_valid_tokens": "valid-tokens"}
+#: The argument of commands that is no option.
+_POSITIONAL = {"source": "MODEL"}
 _FLAGS = {"batch_invariant", "num_valid_tokens", "round_weights"}
 #: Arguments and functions, as C, Python and the commands name them.
 _WORDS = (
@@ -25,6 +27,15 @@ _WORDS = (
     ("MOEJIT_FULL_EXPLANATION", "explain(full=True)", "--explain=all"),
 )
 _are_options = False
+
+
+def name_argument(keyword: str, option: str | None = None) -> str:
+    """Returns how messages call an argument: in the commands of moec, by its option.
+
+    option: default: the keyword."""
+    if not _are_options:
+        return keyword
+    return _POSITIONAL.get(keyword) or "--" + (option or keyword).replace("_", "-")
 
 
 def _name_keyword(found: re.Match[str]) -> str:
@@ -39,7 +50,7 @@ def _name_keyword(found: re.Match[str]) -> str:
 
 def _name_option(found: re.Match[str]) -> str:
     field, _, value = found.groups()
-    name = "--" + _OPTIONS.get(field, field.replace("_", "-"))
+    name = name_argument(_KEYWORDS.get(field, field), _OPTIONS.get(field))
     return name if value is None or field in _FLAGS else f"{name}={value.strip(chr(34))}"
 
 

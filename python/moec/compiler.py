@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Union
 
 from . import _core
-from .argument_names import arguments_of_python, name_arguments
+from .argument_names import arguments_of_python, name_argument, name_arguments
 from .given_values import print_json, read_int
 from .hub import find_model
 from .layer import FORMS, Layer
@@ -38,7 +38,7 @@ def find_device(device: Any) -> _core.Device:
         named = device.partition(":")[2] or "0"
         raise _core.InvalidArgument(f"device: {device!r} found; give \"cuda:{named}\" for a GPU, or \"cpu\"")
     if isinstance(device, bool):
-        raise _core.InvalidType("device: \"cuda:N\", \"cpu\" or an int expected, bool found")
+        raise _core.InvalidType(f"{name_argument('device')}: \"cuda:N\", \"cpu\" or an int expected, bool found")
     name = f"cuda:{read_int('device', device)}" if hasattr(device, "__index__") else str(device)
     gpu = re.fullmatch(r"(?:cuda|gpu)(?::(\d{1,9}))?|<CUDA Device (\d{1,9})>", name)
     if gpu:
@@ -47,7 +47,7 @@ def find_device(device: Any) -> _core.Device:
         kind, number = "cpu", 0
     else:
         raise _core.InvalidArgument(
-            f"device: {name!r} found; \"cpu\", \"cuda:N\" and N are accepted"
+            f"{name_argument('device')}: {name!r} found; \"cpu\", \"cuda:N\" and N are accepted"
         )
     with _devices_lock:
         found = _devices.get(f"{kind}:{number}")
@@ -208,7 +208,7 @@ def compile(
     cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
     progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
         lines on the error stream with each stage and its time, and the elapsed time every ten seconds. A function:
-        called with each line, sometimes in another thread; an exception of it is raised after the work.
+        called with each line, sometimes in another thread.
 
     Raises InvalidArgument, with file, line and column, if the description is invalid; NotFound if a file does not
     exist; Unavailable without a driver or GPU. Releases the GIL."""

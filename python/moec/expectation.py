@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .argument_names import arguments_of_python
+from .argument_names import arguments_of_python, name_argument
 from .compiler import Source, _describe, _make_message, find_device
 from .given_values import read_int
 
@@ -143,6 +143,8 @@ def expect(
     described = _describe(source, max_tokens, num_experts, entry, False, layer, parallel, ignore_fields)
     if gpu is not None and not isinstance(gpu, str):
         raise _core.InvalidType(f"gpu: a name expected, as in \"h200\", {type(gpu).__name__} found")
+    if gpu == "":
+        raise _core.InvalidArgument(f"{name_argument('gpu')}: a name expected, as in \"h200\", \"\" found")
     counts = check_tokens(tokens)
     device = find_device(gpu) if gpu in (None, "cpu") else None
     try:
@@ -155,7 +157,7 @@ def expect(
 
 
 def _name_argument(found: re.Match[str]) -> str:
-    return "" if found[1] == "error: " else "gpu:"
+    return "" if found[1] == "error: " else f"{name_argument('gpu')}:"
 
 
 def find_layers(source: Source) -> tuple[int, ...]:

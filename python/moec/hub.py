@@ -9,6 +9,7 @@ import pathlib
 import re
 
 from . import _core
+from .argument_names import name_argument
 
 #: The name of a model on the hub. Paths of descriptions end in .json, .mlir or .gguf.
 _NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)(?<!\.mlir)(?<!\.gguf)")
@@ -61,10 +62,10 @@ def find_model(path: str) -> str:
         return found
     if _NAME.fullmatch(path):
         raise _core.NotFound(
-            f"source: there is no file or folder {path!r}, and no such model in {find_cache()}; "
+            f"{name_argument('source')}: there is no file or folder {path!r}, and no such model in {find_cache()}; "
             f"`hf download {path}` puts it there"
         )
     raise _core.NotFound(
-        f"source: there is no file or folder {path!r}; give a model's folder, its config.json, the name of a model in "
+        f"{name_argument('source')}: there is no file or folder {path!r}; give a model's folder, its config.json, the name of a model in "
         'the cache of the Hugging Face hub ("org/name"), a GGUF file, a spec (.json) or IR (.mlir)'
     )

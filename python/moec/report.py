@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Union
 
@@ -44,6 +45,14 @@ def _read_seconds(tokens: object, seconds: Any) -> float:
     except (TypeError, ValueError):
         pass
     raise _core.InvalidArgument(f"measured: seconds or a Benchmark expected at {tokens} tokens, {seconds!r} found")
+
+
+def check_output(argument: str, path: pathlib.Path) -> None:
+    """Raises NotFound unless a file of that path can be made. Long work checks its output before it begins."""
+    if path.is_dir():
+        raise _core.NotFound(f"{argument}: {path} is a folder; give a file name")
+    if not path.parent.is_dir():
+        raise _core.NotFound(f"{argument}: there is no folder {path.parent} for {path}")
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:

@@ -20,6 +20,10 @@ void Listener::tell(void *user, moejit_severity severity, const char *text) {
   if (Ref::take(PyObject_CallFunction(listener.function.get(), "is",
                                       int(severity), text)))
     return;
+  if (PyErr_ExceptionMatches(PyExc_Exception)) {
+    PyErr_WriteUnraisable(listener.function.get());
+    return;
+  }
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   listener.type = Ref::take(type);

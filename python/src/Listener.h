@@ -14,9 +14,10 @@
 namespace moec::python {
 
 /// A Python function that gets the messages (severity, text) of a call of the
-/// library. Python handles signals in it, so it raises KeyboardInterrupt on
-/// Ctrl-C. The library cannot be stopped: the first exception ends the messages
-/// and is raised after the call.
+/// library. An Exception of it is told and keeps nothing from being done.
+/// Python handles signals in it, so Ctrl-C raises KeyboardInterrupt there: the
+/// library cannot be stopped, but the interrupt ends the messages and is raised
+/// after the call.
 class Listener {
 public:
   explicit Listener(PyObject *function) : function(Ref::share(function)) {}
@@ -26,13 +27,13 @@ public:
   /// The same for a step of `all` bytes.
   static void tellBytes(void *user, uint64_t done, uint64_t all);
 
-  /// Sets the exceptions of the function and of the status, which is freed.
+  /// Sets the exception of the interrupt or of the status, which is freed.
   /// False if there is one.
   bool check(moert_status *status);
 
 private:
   Ref function;
-  /// The function's exception; null if there is none.
+  /// KeyboardInterrupt or SystemExit; null if there is none.
   Ref type, value, trace;
 };
 

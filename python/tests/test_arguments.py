@@ -116,6 +116,13 @@ def test_a_gpu_is_a_target(given: str, meant: str) -> None:
     assert package == moec.compile_package(SPEC, meant, use_ptxas=False, cache=False)
 
 
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    other = tmp_path / "model.txt"
+    other.write_text("")
+    with pytest.raises(moec.InvalidArgument, match=r"model\.txt: source ends with neither \.json"):
+        moec.compile(other, device="cpu")
+
+
 def test_an_older_gpu_is_none() -> None:
     with pytest.raises(moec.InvalidArgument, match="^target: target 'sm_75' is unknown; accepted are cpu, sm_80"):
         moec.compile_package(SPEC, "sm_75")

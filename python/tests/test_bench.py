@@ -76,7 +76,8 @@ def test_weights_of_the_checkpoint(config, others, capsys) -> None:
 @pytest.mark.parametrize(("words", "message"), [
     (["--layer=0"], "--layer: 0 has no experts; layers from 1 to 2 have some"),
     (["--repeat=0"], "--repeat: 0 found; 1 or more is accepted"),
-    (["--device=tpu"], "device: 'tpu' found"),
+    (["--device=tpu"], "--device: 'tpu' found"),
+    (["--svg=", "--device=cpu"], "--svg: . is a folder; give a file name"),
     (["--svg=/no/folder/x.svg", "--tokens=1", "--repeat=1", "--device=cpu"], "/no/folder/x.svg"),
 ])
 def test_bad_input_is_named(config, others, capsys, words, message) -> None:

@@ -16,7 +16,7 @@ import pytest
 from small_layer import SPEC
 
 import moec
-from moec.commands import TOOLS, cache, info
+from moec.commands import TOOLS, cache, info, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,6 +120,15 @@ def test_refuses_other_commands() -> None:
     for words in ((), ("copmile",), ("cache", "drop")):
         done = run(*words)
         assert done.returncode == 2 and "usage: moec" in done.stderr
+
+
+def test_an_interrupt_ends_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("moec.commands.info._run", interrupt)
+    assert main(["info"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_scripts_exist() -> None:

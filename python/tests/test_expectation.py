@@ -63,6 +63,7 @@ def test_without_rates_there_is_work_and_no_time(gpu, target, parallel, monkeypa
     ({"gpu": "h200", "tokens": [0]}, "tokens: an int from 1 to 2147483647 expected, 0 found"),
     ({"gpu": "h200", "tokens": ["1"]}, "tokens: an int expected, str found"),
     ({"gpu": "h200", "tokens": "1,2"}, "tokens: token counts expected, as in [1, 64], str found"),
+    ({"gpu": ""}, 'gpu: a name expected, as in "h200", "" found'),
     ({"gpu": 200}, 'gpu: a name expected, as in "h200", int found'),
 ])
 def test_bad_arguments_are_named(arguments, message) -> None:

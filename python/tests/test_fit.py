@@ -174,15 +174,18 @@ def test_whole_experts_on_ranks() -> None:
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["Qwen/Nothing"], "source: there is no file or folder 'Qwen/Nothing', and no such model in /nowhere; `hf download "
+    (["Qwen/Nothing"], "MODEL: there is no file or folder 'Qwen/Nothing', and no such model in /nowhere; `hf download "
                        "Qwen/Nothing` puts it there"),
-    (["/no/model"], "source: there is no file or folder '/no/model'; give a model's folder, its config.json, the name"),
+    (["/no/model"], "MODEL: there is no file or folder '/no/model'; give a model's folder, its config.json, the name"),
     (["/no/config.json"], "MODEL: there is no file '/no/config.json'; give a model's folder, its config.json, a GGUF"),
-    (["MIXTRAL", "--gpu=h999"], "gpu: 'h999' is unknown; accepted are a100-sxm, sm_80, h100-sxm, h200"),
-    (["MIXTRAL", "--gpu=h200", "--tp=3"], "'intermediate_size' is split over 3 ranks and must be a multiple of 3"),
+    (["/etc/passwd"], "/etc/passwd: MODEL ends with neither .json"),
+    (["MIXTRAL", "--gpu=h999"], "--gpu: 'h999' is unknown; accepted are a100-sxm, sm_80, h100-sxm, h200"),
+    (["MIXTRAL", "--gpu="], '--gpu: a name expected, as in "h200", "" found'),
+    (["MIXTRAL", "--gpu=h200", "--tp=3"], "MODEL: 'intermediate_size' is split over 3 ranks and must be a multiple of 3"),
     (["MIXTRAL", "--tp=0"], "--tp: 0 found; 1 or more is accepted"),
     (["MIXTRAL", "--tp=2", "--ep=3"], "--ep: 3 found; a multiple of --tp=2 is accepted"),
-    (["MIXTRAL", "--tokens=1,x"], "argument --tokens: '1,x' found; token counts are accepted, as in 1,8,64"),
+    (["MIXTRAL", "--tokens=1,x"], "argument --tokens: '1,x' found; token counts from 1 to 16777216 are accepted, as"),
+    (["MIXTRAL", "--tokens=99999999"], "argument --tokens: '99999999' found; token counts from 1 to 16777216 are"),
     (["DENSE"], 'model_type "llama"'),
 ])
 def test_bad_input_is_named(words, message, tmp_path) -> None:
@@ -199,6 +202,11 @@ def test_without_rates_there_is_memory_and_no_time(capsys) -> None:
     text = capsys.readouterr().out
     assert "No expected times: the cost model has no measured rates of a100-sxm." in text
     assert "24 layers with experts on 1 x a100-sxm" in text and "GiB" in text
+
+
+def test_a_gpu_may_be_in_capitals() -> None:
+    path = str(ROOT / "test" / "models" / "mixtral-8x7b.json")
+    assert run(path, "--gpu=H200", "--json").stdout == run(path, "--gpu=h200", "--json").stdout != ""
 
 
 def test_on_the_cpu() -> None:

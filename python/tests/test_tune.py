@@ -82,6 +82,8 @@ def test_bad_input_is_named(bench, tmp_path) -> None:
         tune.tune({**LAYER, "dtype": "f32"}, tmp_path / "tuned.json")
     with pytest.raises(moec.NotFound, match="output: there is no folder /no/folder"):
         tune.tune(LAYER, "/no/folder/tuned.json")
+    with pytest.raises(moec.NotFound, match="output: .* is a folder; give a file name"):
+        tune.tune(LAYER, tmp_path)
     assert main(["tune", str(ROOT / "test" / "models" / "olmoe-1b-7b.json"), "--seconds=0"]) == 1
 
 

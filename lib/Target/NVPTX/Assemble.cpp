@@ -159,6 +159,15 @@ moec::getAssemblerVersion(const AssembleOptions &options) {
   return std::move(run->output);
 }
 
+/// The end of a message about an assembler that the environment names.
+static StringRef explainChoice(const AssembleOptions &options) {
+  auto named = sys::Process::GetEnv("MOEC_PTXAS");
+  return options.ptxas.empty() && named && !named->empty()
+             ? "; the environment variable MOEC_PTXAS names it: correct or "
+               "unset it"
+             : "";
+}
+
 Expected<AssembledKernels> moec::assemble(StringRef ptx, StringRef chip,
                                           const AssembleOptions &options) {
   std::string ptxas = getAssembler(options);
@@ -178,16 +187,18 @@ Expected<AssembledKernels> moec::assemble(StringRef ptx, StringRef chip,
                   "-suppress-debug-info", input.path(), "-o", output.path()},
                  options.timeoutSeconds);
   if (!run)
-    return run.takeError();
+    return createStringError(toString(run.takeError()) +
+                             explainChoice(options));
   StringRef said = StringRef(run->output).rtrim();
   if (run->exitCode != 0)
-    return createStringError(ptxas + " failed with exit code " +
-                             Twine(run->exitCode) +
-                             (said.empty() ? "" : ":\n") + said);
+    return createStringError(
+        ptxas + " failed with exit code " + Twine(run->exitCode) +
+        (said.empty() ? explainChoice(options) : ":\n") + said);
   AssembledKernels result = parseAssemblerOutput(run->output);
   result.cpuSeconds = run->cpuSeconds;
   if (!output.read(result.cubin) || result.cubin.empty())
     return createStringError(ptxas + " has written no cubin" +
-                             (said.empty() ? "" : ":\n") + said);
+                             (said.empty() ? explainChoice(options) : ":\n") +
+                             said);
   return result;
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "DeviceOptions.h"
+#include "../CommandLine.h"
 
 #include "moec/Support/Targets.h"
 #include "llvm/Support/FileSystem.h"
@@ -43,7 +44,7 @@ bool DeviceOptions::parseCommandLine(int argc, char **argv,
   static int anchor;
   program = llvm::sys::fs::getMainExecutable(argv[0], &anchor);
   cl::HideUnrelatedOptions(category);
-  return cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
+  return ::moec::parseCommandLine(argc, argv, name, overview);
 }
 
 bool DeviceOptions::canWrite(OutputCheck &check, llvm::StringRef option,

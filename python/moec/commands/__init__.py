@@ -119,6 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe, such as `head`, has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        # The status of a program that SIGINT has ended.
+        return 128 + signal.SIGINT
     except (Error, OSError) as error:
         print(f"moec {parsed.command}: error: {error}", file=sys.stderr)
         return 1

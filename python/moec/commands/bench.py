@@ -16,6 +16,7 @@ from typing import Any
 from .. import _core
 from ..compiler import compile, find_device
 from ..layer import Layer
+from ..report import check_output
 from .chart import draw_chart
 from .fit import add_model, parse_tokens
 from .model import Model, read_model
@@ -113,8 +114,8 @@ def _run(options: argparse.Namespace) -> int:
     layers = _choose_layers(model, options.layer)
     if options.repeat < 1:
         raise _core.InvalidArgument(f"--repeat: {options.repeat} found; 1 or more is accepted")
-    if options.svg and not options.svg.parent.is_dir():
-        raise _core.NotFound(f"--svg: there is no folder {options.svg.parent} for {options.svg}")
+    if options.svg:
+        check_output("--svg", options.svg)
     device = find_device(options.device)
     found = measure(model, layers, options.device, options.tokens, options.repeat, _say)
     if options.svg:

@@ -21,6 +21,8 @@ from .table import print_table
 
 #: Token counts by default.
 TOKENS = (1, 8, 64, 1024, 4096)
+#: The most tokens of a call (docs/use/layers.md).
+_MOST_TOKENS = 2**24
 #: Without a GPU at hand and without --gpu.
 _DEFAULT_GPU = "h200"
 
@@ -112,7 +114,14 @@ def _expect_kind(
 ) -> _Expected:
     def run(spec: Mapping[str, Any]) -> Expectation:
         most = max(spec.get("max_tokens", 16384), *tokens)
-        return expect(dict(spec), gpu=gpu, tokens=tokens, max_tokens=most, parallel=parallel)
+        try:
+            return expect(dict(spec), gpu=gpu, tokens=tokens, max_tokens=most, parallel=parallel)
+        except _core.InvalidArgument as error:
+            # Its place is in the text of a spec that the caller has not seen.
+            place, _, message = str(error).partition(" error: ")
+            if not place.startswith("layer.json:"):
+                raise
+            raise _core.InvalidArgument("MODEL: " + message.partition("\n")[0]) from None
 
     return _Expected(kind, run(kind.spec), run(get_experts(kind.spec)))
 
@@ -245,7 +254,7 @@ def _print_times(result: Fit, model: Model) -> None:
 def _run(options: argparse.Namespace) -> int:
     model = read_model(options.model, options.ignore_field)
     result = fit(
-        model, options.gpu or choose_gpu(), tp=options.tp, ep=options.ep, tokens=options.tokens
+        model, choose_gpu() if options.gpu is None else options.gpu, tp=options.tp, ep=options.ep, tokens=options.tokens
     )
     if options.json:
         print(json.dumps(dataclasses.asdict(result), indent=2))
@@ -264,8 +273,9 @@ def parse_tokens(text: str) -> tuple[int, ...]:
         counts = tuple(int(part) for part in text.split(","))
     except ValueError:
         counts = ()
-    if not counts or min(counts) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} found; token counts are accepted, as in 1,8,64")
+    if not counts or min(counts) < 1 or max(counts) > _MOST_TOKENS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} found; token counts from 1 to {_MOST_TOKENS} are accepted, as in 1,8,64")
     return counts
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import _core
 from ..compiler import Source, find_device, print_spec
+from ..report import check_output
 from .fit import parse_tokens
 from .model import get_experts
 
@@ -95,8 +96,7 @@ def tune(
         raise _core.Unavailable(f"tuning measures configs on a GPU, and none is at hand ({reason})") from None
     bench = _find_bench()
     target = pathlib.Path(output)
-    if not target.parent.is_dir():
-        raise _core.NotFound(f"output: there is no folder {target.parent} for {target}")
+    check_output("output", target)
     row = make_row(print_spec(source, layer=layer), tokens)
     with tempfile.TemporaryDirectory(prefix="moec-tune-") as folder:
         data = pathlib.Path(folder) / "data"
