@@ -156,6 +156,10 @@ def _describe(
             ) from None
         if not isinstance(path, str) or "\0" in path:
             raise _core.InvalidArgument("source: a path of text without NUL expected")
+        try:
+            path.encode()
+        except UnicodeEncodeError as error:
+            raise _core.InvalidArgument(f"source: is not UTF-8: {error}") from error
         path = find_model(path)
     ranks = None if parallel is None else print_json("parallel", parallel)
     if isinstance(ignore_fields, (str, bytes)) or not isinstance(ignore_fields, Iterable):

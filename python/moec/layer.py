@@ -212,8 +212,8 @@ class Layer(_core.Layer):
             where `hf download org/name` puts it.
         layer: index of the decoder layer, from 0; default: the first one with experts.
         rank: with `parallel`, the rank whose weights are loaded.
-        prepared: path of a file of prepared weights. If it exists, the weights are loaded from it instead of the
-            model's folder; otherwise it is written. If that fails, a warning is issued.
+        prepared: path of a file of prepared weights, one for each decoder layer. If it exists, the weights are loaded
+            from it instead of the model's folder; otherwise it is written. If that fails, a warning is issued.
 
         Other arguments are those of compile()."""
         from .compiler import compile
@@ -234,7 +234,7 @@ class Layer(_core.Layer):
             progress=progress,
         )
         if prepared is not None and os.path.exists(prepared):
-            return made.load_prepared(prepared, rank=rank, progress=progress)
+            return made._load_prepared(prepared, rank, True, progress, same_layer=True)
         made.load(folder, layer, rank=rank, progress=progress)
         if prepared is not None:
             try:
@@ -354,6 +354,8 @@ class Layer(_core.Layer):
             raise _core.InvalidArgument("names, partial: only for tensors in memory; leave them out for a path")
         path = _get_path(weights, "weights")
         if isinstance(path, str):
+            if path.endswith(".json"):
+                raise _core.InvalidArgument(f"weights: the description {path} has none; give its folder")
             path = resolve(path)
         with watch("weights are read", progress) as work, arguments_of_python():
             tell = _make_message(progress, work)
@@ -397,11 +399,17 @@ class Layer(_core.Layer):
 
         Raises NotFound, or InvalidArgument for a damaged file and for a file of another layer, target, version or rank.
         The layer is unchanged then."""
+        return self._load_prepared(path, rank, verify, progress)
+
+    def _load_prepared(
+        self, path: str | os.PathLike[str], rank: int | None, verify: bool, progress: Progress, same_layer: bool = False
+    ) -> Layer:
+        """load_prepared(), which with `same_layer` refuses a file of another decoder layer than the compiled one."""
         from .compiler import _make_message
 
         path = _get_path(path, "path")
         with watch(f"{path} is read", progress) as work:
-            self.bind_prepared(path, rank, verify, _make_message(progress, work))
+            self.bind_prepared(path, rank, verify, _make_message(progress, work), same_layer)
         return self
 
     def prepare(

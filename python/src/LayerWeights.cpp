@@ -67,7 +67,7 @@ PyObject *moec::python::loadWeights(PyObject *self, PyObject *const *arguments,
                                     Py_ssize_t count) {
   LayerState &state = getState(self);
   const char *path = checkCount("load", count, 4, 4)
-                         ? getText(arguments[0], "folder")
+                         ? getText(arguments[0], "weights")
                          : nullptr;
   GivenInt decoderLayer, rank;
   if (!path || !decoderLayer.read(arguments[1], "layer") ||
@@ -230,14 +230,15 @@ PyObject *moec::python::selectsTensor(PyObject *self,
 }
 
 /// Reads the arguments (path, rank or None, verify, message) of both functions
-/// below, of which `listener` has the message.
+/// below, of which `listener` has the message; the second has one more,
+/// whether the file must be of the same decoder layer.
 static const char *readPreparedArguments(const char *call,
                                          PyObject *const *arguments,
                                          Py_ssize_t count, GivenInt &rank,
                                          std::optional<Listener> &listener,
                                          moert_prepared_options &options) {
   const char *path =
-      checkCount(call, count, 4, 4) ? getText(arguments[0], "path") : nullptr;
+      checkCount(call, count, 4, 5) ? getText(arguments[0], "path") : nullptr;
   if (!path || !rank.read(arguments[1], "rank"))
     return nullptr;
   int verify = PyObject_IsTrue(arguments[2]);
@@ -246,6 +247,10 @@ static const char *readPreparedArguments(const char *call,
   options.size = sizeof(options);
   options.rank = rank.get();
   options.no_digests = verify == 0;
+  int isSameLayer = count > 4 ? PyObject_IsTrue(arguments[4]) : 0;
+  if (isSameLayer < 0)
+    return nullptr;
+  options.same_decoder_layer = isSameLayer;
   options.step = Listener::tellBytes;
   options.step_user = &listener.emplace(arguments[3]);
   return path;

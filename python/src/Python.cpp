@@ -11,8 +11,13 @@
 using namespace moec::python;
 
 const char *moec::python::getText(PyObject *object, const char *what) {
-  if (PyUnicode_Check(object))
-    return PyUnicode_AsUTF8AndSize(object, nullptr);
+  if (PyUnicode_Check(object)) {
+    const char *text = PyUnicode_AsUTF8AndSize(object, nullptr);
+    // Names of files may have other bytes, which Python keeps as surrogates.
+    if (!text)
+      failBecause(what, "is not UTF-8");
+    return text;
+  }
   fail(Kind::Type,
        std::string(what) + ": a str expected, " + nameType(object) + " found");
   return nullptr;

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -289,6 +290,49 @@ def test_from_pretrained(tmp_path: Path) -> None:
         moec.Layer.from_pretrained(folder, layer=7, device="cpu")
     with pytest.raises(moec.Error, match="nowhere"):
         moec.Layer.from_pretrained(tmp_path / "nowhere", device="cpu")
+
+
+def test_prepared_files_name_their_layer(tmp_path: Path) -> None:
+    """One file for a loop over the layers gave each the weights of the first."""
+    case, folder = make_model(tmp_path / "model")
+    path = tmp_path / "prepared.safetensors"
+    load = functools.partial(moec.Layer.from_pretrained, folder, device="cpu", max_tokens=64, prepared=path)
+    refused = r"prepared\.safetensors: has the weights of decoder layer {}, but this is layer {}; give each layer a file"
+    first = load()
+    expected = first(**case.arguments)
+    for layer in (None, 0):
+        assert (load(layer=layer)(**case.arguments) == expected).all()
+    with pytest.raises(moec.InvalidArgument, match=refused.format(0, 1)):
+        load(layer=1)
+    # The weights count, not the layer that was compiled.
+    first.load(folder, layer=1)
+    first.save_prepared(path)
+    case.verify(load(layer=1)(**case.arguments))
+    with pytest.raises(moec.InvalidArgument, match=refused.format(1, 0)):
+        load()
+    # A caller that compiles one layer for all may load any file, and weights of its own have no layer.
+    other = moec.compile(folder, device="cpu", max_tokens=64).load_prepared(path)
+    case.verify(other(**case.arguments))
+    first.bind(case.weights).save_prepared(path)
+    case.verify(load()(**case.arguments))
+
+
+def test_a_description_has_no_weights(tmp_path: Path) -> None:
+    _, folder = make_model(tmp_path / "model")
+    with pytest.raises(moec.InvalidArgument, match=r"^weights: .*config\.json has none; give its folder"):
+        moec.Layer.from_pretrained(folder / "config.json", device="cpu")
+
+
+def test_paths_are_utf8(tmp_path: Path) -> None:
+    case, folder = make_model(tmp_path / "model")
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.rename(folder, strange)
+    with pytest.raises(moec.InvalidArgument, match="^source: is not UTF-8"):
+        moec.compile(strange, device="cpu")
+    layer = case.compile()
+    for use in (layer.load, layer.save_prepared, layer.load_prepared):
+        with pytest.raises(moec.InvalidArgument, match="^(weights|path): is not UTF-8"):
+            use(strange)
 
 
 def test_weights_of_more_digits(tmp_path: Path) -> None:

@@ -269,6 +269,7 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
   (*clone)->loaded = layer->loaded;
   (*clone)->prefixes = layer->prefixes;
   (*clone)->decoderLayer = layer->decoderLayer;
+  (*clone)->loadedLayer = layer->loadedLayer;
   (*clone)->description = layer->description;
   if (layer->watch)
     (*clone)->watch = layer->watch->clone(**clone);
@@ -367,8 +368,11 @@ moert_status *moert_layer_bind(moert_layer *layer, const moert_tensor *tensor) {
   Result<TensorView> view = readTensor(*tensor);
   if (!view)
     return answer(view.status());
-  if (layer->watch && isWeight(*layer, tensor->name))
-    settle(*layer);
+  if ((layer->watch || layer->loadedLayer) && isWeight(*layer, tensor->name)) {
+    if (layer->watch)
+      settle(*layer);
+    layer->loadedLayer.reset();
+  }
   return answer(layer->executor->bind(tensor->name, *view));
 }
 
@@ -436,6 +440,7 @@ moert_layer_write_prepared(moert_layer *layer, const char *path,
   Result<PreparedFileOptions> read = readOptions(__func__, options);
   if (!read)
     return answer(read.status());
+  read->decoderLayer = layer->loadedLayer;
   return answer(layer->executor->writePrepared(path, *read).status());
 }
 
@@ -446,11 +451,15 @@ moert_status *moert_layer_bind_prepared(moert_layer *layer, const char *path,
   Result<PreparedFileOptions> read = readOptions(__func__, options);
   if (!read)
     return answer(read.status());
+  if (options && options->same_decoder_layer)
+    read->decoderLayer = layer->decoderLayer;
   if (Status status = checkKept(*layer); !status)
     return answer(status);
   Status status = layer->executor->bindPrepared(path, *read).status();
-  if (status)
+  if (status) {
     layer->loaded.clear();
+    layer->loadedLayer = read->decoderLayer;
+  }
   return answer(std::move(status));
 }
 

@@ -57,6 +57,8 @@ struct moert_layer {
   const std::string planText;
   /// The layer's index in its model, if its description has one.
   std::optional<int64_t> decoderLayer;
+  /// The same index of the weights, if they were loaded from a model.
+  std::optional<int64_t> loadedLayer;
   /// The compiler's description of a layer that was compiled in this process,
   /// a moec::LayerSpec; it knows how checkpoints store the weights.
   std::shared_ptr<const void> description;

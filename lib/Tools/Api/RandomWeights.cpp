@@ -33,6 +33,7 @@ static Status bind(moert_layer &layer, const HostTensor &tensor) {
 }
 
 static Status generate(moert_layer &layer, uint64_t seed) {
+  layer.loadedLayer.reset();
   // Fails if the weights would not fit into the memory of this machine.
   Result<std::vector<HostTensor>> tensors =
       allocateTensors(layer.executor->plan(), /*tokens=*/0);

@@ -188,6 +188,7 @@ static Status finish(moert_layer &layer, const Weights &weights,
     return status;
   layer.prefixes = std::make_shared<const PrefixMap>(std::move(prefixes));
   layer.arriving.reset();
+  layer.loadedLayer = weights.request.layer;
   return layer.executor->setRank(weights.rank);
 }
 

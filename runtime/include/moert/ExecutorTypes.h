@@ -61,6 +61,9 @@ struct PreparedFileOptions {
   /// Executor::rank() does not know it, or to replace them by the weights of
   /// another rank.
   std::optional<int64_t> rank = std::nullopt;
+  /// Index in the model of the decoder layer that has these weights: written,
+  /// and compared with the file's where both are known.
+  std::optional<int64_t> decoderLayer = std::nullopt;
   /// Whether the data read is compared with the digests in the file.
   bool verify = true;
   /// Progress callback: bytes done, bytes in all.

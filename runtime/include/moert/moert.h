@@ -47,7 +47,7 @@ extern "C" {
  * moert.hpp wraps this API for C++. */
 
 /* Raised with every change of a call or structure. */
-#define MOERT_API_VERSION 8
+#define MOERT_API_VERSION 9
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -337,6 +337,10 @@ typedef struct moert_prepared_options {
   moert_step_fn step;
   /* Passed to `step` as `user`. */
   void *step_user;
+  /* Reading, not 0: refuse a file with the weights of another decoder layer of
+   * the model than the one that the layer was compiled for. Files name it
+   * where the weights were loaded from a checkpoint. */
+  int same_decoder_layer;
 } moert_prepared_options;
 
 /* Writes the weights that runs read, prepared or not, to a safetensors file

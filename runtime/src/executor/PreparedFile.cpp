@@ -68,6 +68,9 @@ static Result<std::vector<PreparedTensor>> listPrepared(const Plan &plan) {
   return list;
 }
 
+/// Metadata that name the decoder layer of the weights; not in every file.
+static constexpr char kDecoderLayer[] = "decoder_layer";
+
 /// Metadata that identify files of this layer.
 static std::map<std::string, std::string>
 describePrepared(const LoadedLayer &layer, std::optional<int64_t> rank) {
@@ -209,8 +212,10 @@ Result<int64_t> writePreparedFile(const LoadedLayer &layer,
       describeTensors(layer.plan, bindings, *list, bytes);
   if (!tensors)
     return tensors.status();
-  std::string header =
-      printSafetensorsHeader(*tensors, describePrepared(layer, rank));
+  std::map<std::string, std::string> metadata = describePrepared(layer, rank);
+  if (options.decoderLayer)
+    metadata[kDecoderLayer] = std::to_string(*options.decoderLayer);
+  std::string header = printSafetensorsHeader(*tensors, metadata);
   std::vector<Sha256Digest> digests = {sha256(header.data(), header.size())};
 
   Result<AtomicFile> file = AtomicFile::create(path);
@@ -326,6 +331,21 @@ static Result<std::optional<int64_t>> checkMetadata(
   return wrong(path, "does not name the layer of its weights");
 }
 
+/// Success unless the file has the weights of another decoder layer than
+/// `expected`, where both are known.
+static Status checkDecoderLayer(const std::string &path,
+                                const SafetensorsFile &file,
+                                std::optional<int64_t> expected) {
+  auto found = file.metadata().find(kDecoderLayer);
+  if (!expected || found == file.metadata().end() ||
+      found->second == std::to_string(*expected))
+    return Status::ok();
+  return invalidArgument(path + ": has the weights of decoder layer " +
+                         printable(found->second) + ", but this is layer " +
+                         std::to_string(*expected) +
+                         "; give each layer a file of its own");
+}
+
 /// Compares the digests in the file with those of its data.
 static Status verifyDigests(const std::string &path,
                             const SafetensorsFile &file,
@@ -418,6 +438,7 @@ Result<PreparedWeights> readPreparedFile(const LoadedLayer &layer,
       path, file->metadata(), describePrepared(layer, rank), layer.plan.mesh);
   if (!writer)
     return writer.status();
+  MOERT_CHECK(checkDecoderLayer(path, *file, options.decoderLayer));
   Result<std::vector<PreparedTensor>> list = listPrepared(layer.plan);
   if (!list)
     return list.status();
