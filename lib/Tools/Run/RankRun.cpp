@@ -10,6 +10,7 @@
 #include "../../../runtime/src/support/Threads.h"
 #include "../Progress.h"
 #include "Check.h"
+#include "ConvertElements.h"
 #include "OpenDevice.h"
 #include "PartTimes.h"
 #include "PlanRun.h"
@@ -413,15 +414,51 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
   return mergeGroups(std::move(*results));
 }
 
+namespace {
+
+/// Sums of the outputs of a group's ranks, which are summands with
+/// `parallel.reduce: false`: the caller of such a layer adds them.
+class GroupSum {
+public:
+  void add(const HostTensor &summand) {
+    sums.resize(size_t(summand.getNumElements()));
+    size_t bytes = size_t(moert::dtypeBits(summand.dtype)) / 8;
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      float value = 0;
+      convertElement(summand.data() + i * bytes, summand.dtype,
+                     reinterpret_cast<uint8_t *>(&value), moert::DType::F32);
+      sum += value;
+    }
+  }
+
+  /// Rounds the sums to the elements of `result`.
+  void write(HostTensor &result) const {
+    size_t bytes = size_t(moert::dtypeBits(result.dtype)) / 8;
+    for (auto [i, sum] : llvm::enumerate(sums))
+      roundElement(reinterpret_cast<const uint8_t *>(&sum), moert::DType::F32,
+                   result.data() + i * bytes, result.dtype);
+  }
+
+private:
+  std::vector<float> sums;
+};
+
+} // namespace
+
 /// Merges the results of ranks with the same tokens, which must be bitwise
-/// equal.
+/// equal, or are added if they are summands.
 FailureOr<std::vector<RunResult>>
 RankRun::mergeGroups(std::vector<RunResult> results) const {
   std::vector<RunResult> ofGroups;
+  std::vector<GroupSum> sums;
+  bool areSummands = spec.parallel->tp > 1 && !spec.parallel->reduce;
   moert::Mesh mesh{spec.parallel->getNumGroups(), spec.parallel->tp,
                    spec.parallel->sp};
   for (auto [rank, result] : llvm::enumerate(results)) {
-    if (size_t(mesh.tokenRank(int64_t(rank))) == ofGroups.size()) {
+    sums.resize(size_t(mesh.tokenRank(int64_t(rank))) + 1);
+    if (areSummands)
+      sums.back().add(result.output);
+    if (sums.size() > ofGroups.size()) {
       ofGroups.push_back(std::move(result));
       continue;
     }
@@ -432,7 +469,7 @@ RankRun::mergeGroups(std::vector<RunResult> results) const {
     for (auto [slowest, own] : llvm::zip(seconds, result.seconds))
       slowest = std::max(slowest, own);
     const HostTensor &first = ofGroups.back().output;
-    if (first.getNumBytes() > 0 &&
+    if (!areSummands && first.getNumBytes() > 0 &&
         std::memcmp(first.data(), result.output.data(), first.getNumBytes()) !=
             0) {
       llvm::errs() << "moe-run: error: rank " << rank
@@ -440,6 +477,9 @@ RankRun::mergeGroups(std::vector<RunResult> results) const {
       return failure();
     }
   }
+  for (auto [group, sum] : llvm::zip(ofGroups, sums))
+    if (areSummands)
+      sum.write(group.output);
   return ofGroups;
 }
 
