@@ -10,6 +10,7 @@
 #include "moec/Support/Version.h"
 
 #include "moec/Package/SpecText.h"
+#include "moec/Schedules/ConfigText.h"
 #include "moec/Support/Parts.h"
 #include "moec/Support/Targets.h"
 #include "moert/HostDevice.h"
@@ -32,6 +33,9 @@ int moejit_api_version(void) { return MOEJIT_API_VERSION; }
 //===----------------------------------------------------------------------===//
 // Compilers
 //===----------------------------------------------------------------------===//
+
+/// More would only be memory for their stacks.
+static constexpr unsigned kMostThreads = 4096;
 
 static Result<JitOptions> readOptions(const moejit_options &from) {
   JitOptions options;
@@ -56,6 +60,10 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
   if (from.cache_bytes > 0)
     options.cache.maxBytes = from.cache_bytes;
   options.useCache = from.no_cache == 0;
+  if (from.threads > kMostThreads)
+    return invalidArgument(
+        "moejit_options.threads = " + std::to_string(from.threads) + ": 0 to " +
+        std::to_string(kMostThreads) + " are accepted");
   options.threads = from.threads;
   if (from.ptxas)
     options.compile.assembler.ptxas = from.ptxas;
@@ -67,6 +75,10 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
       return missing("moejit_compiler_create", "options->configs[i]");
     options.compile.configs.push_back(from.configs[i]);
   }
+  if (llvm::Error error =
+          parseForcedConfigs(options.compile.configs).takeError())
+    return invalidArgument("moejit_options.configs: " +
+                           llvm::toString(std::move(error)));
   if (from.message) {
     options.warn = [message = from.message,
                     user = from.message_user](const std::string &text) {

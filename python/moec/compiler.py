@@ -8,12 +8,12 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 from . import _core
 from .argument_names import arguments_of_python, name_argument, name_arguments
-from .given_values import print_json, read_int
+from .given_values import print_json, read_flag, read_int, read_name, read_names, read_path
 from .hub import find_model
 from .layer import FORMS, Layer
 from .progress import Progress, Work, find_listener, say, watch
@@ -162,13 +162,10 @@ def _describe(
             raise _core.InvalidArgument(f"source: is not UTF-8: {error}") from error
         path = find_model(path)
     ranks = None if parallel is None else print_json("parallel", parallel)
-    if isinstance(ignore_fields, (str, bytes)) or not isinstance(ignore_fields, Iterable):
-        raise _core.InvalidType(
-            f"ignore_fields: a list of names expected, {type(ignore_fields).__name__} found"
-        )
     return (
-        path, text, max_tokens, num_experts, entry, num_valid_tokens, layer, ranks, tuple(ignore_fields),
-        batch_invariant, round_weights, part,
+        path, text, max_tokens, num_experts, entry, read_flag("num_valid_tokens", num_valid_tokens), layer, ranks,
+        read_names("ignore_fields", ignore_fields), read_flag("batch_invariant", batch_invariant),
+        read_flag("round_weights", round_weights), read_name("part", part),
     )
 
 
@@ -307,11 +304,17 @@ def compile_package(
         round_weights,
         part,
     )
-    directory = None if cache_directory is None else os.fspath(cache_directory)
+    directory = None if cache_directory is None else read_path("cache_directory", cache_directory)
+    limits = read_int("cache_bytes", cache_bytes), read_int("threads", threads)
+    for name, limit, most in zip(("cache_bytes", "threads"), limits, (2**64 - 1, 2**32 - 1)):
+        if not 0 <= limit <= most:
+            raise _core.InvalidArgument(f"{name}: {limit} found; 0 to {most} are accepted")
+    if warn is not None and not callable(warn):
+        raise _core.InvalidType(f"warn: a function or None expected, {type(warn).__name__} found")
     with watch(f"{described[0]} is compiled", progress) as work, arguments_of_python():
         compiler = _core.Compiler(
-            _make_message(progress, work, warn), target, device_part, directory, bool(cache), cache_bytes,
-            threads, None, bool(use_ptxas), tuple(configs),
+            _make_message(progress, work, warn), target, read_name("device_part", device_part), directory, bool(cache),
+            *limits, None, bool(use_ptxas), read_names("configs", configs),
         )
         data, from_cache, seconds = compiler.compile(described)
     package = Package(data)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _core
@@ -16,6 +17,36 @@ from . import _core
 def read_int(name: str, value: Any) -> int:
     """Returns an int from any integer; bools and floats are refused."""
     return _core.read_int(name, value)
+
+
+def read_flag(name: str, value: Any) -> bool:
+    """Returns a bool, also of NumPy or PyTorch; other objects are refused: "no" and a number of tokens are true."""
+    if isinstance(value, bool) or (getattr(value, "shape", None) == () and "bool" in str(value.dtype)):
+        return bool(value)
+    raise _core.InvalidType(f"{name}: True or False expected, {type(value).__name__} found")
+
+
+def read_path(name: str, value: Any) -> str:
+    """Returns a path as text; numbers, which open() takes for descriptors, are refused."""
+    try:
+        return os.fsdecode(os.fspath(value))
+    except TypeError:
+        raise _core.InvalidType(f"{name}: a path expected, {type(value).__name__} found") from None
+
+
+def read_name(name: str, value: Any) -> str | None:
+    """Returns a text that is not empty, or None."""
+    if value is None or (isinstance(value, str) and value):
+        return value
+    found = '""' if isinstance(value, str) else type(value).__name__
+    raise _core.InvalidType(f"{name}: a name or None expected, {found} found")
+
+
+def read_names(name: str, values: Any) -> tuple[Any, ...]:
+    """Returns several texts; one text is none."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise _core.InvalidType(f"{name}: a list of names expected, {type(values).__name__} found")
+    return tuple(values)
 
 
 def print_json(name: str, value: Mapping[str, Any]) -> str:

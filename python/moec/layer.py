@@ -20,7 +20,7 @@ from typing import Any
 
 from . import _core
 from .argument_names import arguments_of_python, name_arguments
-from .given_values import read_int
+from .given_values import read_int, read_path
 from .given_weights import GivenWeights, Names
 from .hints import explain_name, explain_shape
 from .hub import resolve
@@ -89,13 +89,6 @@ class Benchmark:
     def __repr__(self) -> str:
         return (f"<moec.Benchmark of {len(self.seconds)} runs: median {self.median * 1e6:.1f} us, "
                 f"best {self.best * 1e6:.1f} us>")
-
-
-def _get_path(path: Any, argument: str) -> Any:
-    try:
-        return os.fspath(path)
-    except TypeError:
-        raise _core.InvalidType(f"{argument}: a path expected, {type(path).__name__} found") from None
 
 
 #: Methods of moec._core.Layer that methods of Layer stand for.
@@ -352,11 +345,10 @@ class Layer(_core.Layer):
             return self
         if names is not None or partial:
             raise _core.InvalidArgument("names, partial: only for tensors in memory; leave them out for a path")
-        path = _get_path(weights, "weights")
-        if isinstance(path, str):
-            if path.endswith(".json"):
-                raise _core.InvalidArgument(f"weights: the description {path} has none; give its folder")
-            path = resolve(path)
+        path = read_path("weights", weights)
+        if path.endswith(".json"):
+            raise _core.InvalidArgument(f"weights: the description {path} has none; give its folder")
+        path = resolve(path)
         with watch("weights are read", progress) as work, arguments_of_python():
             tell = _make_message(progress, work)
             tell(_PROGRESS, f"weights are read from {path}")
@@ -379,7 +371,7 @@ class Layer(_core.Layer):
         Raises InvalidArgument if weights are not bound, Unavailable if the file cannot be written."""
         from .compiler import _make_message
 
-        path = _get_path(path, "path")
+        path = read_path("path", path)
         with watch(f"{path} is written", progress) as work:
             self.write_prepared(path, rank, True, _make_message(progress, work))
 
@@ -407,7 +399,7 @@ class Layer(_core.Layer):
         """load_prepared(), which with `same_layer` refuses a file of another decoder layer than the compiled one."""
         from .compiler import _make_message
 
-        path = _get_path(path, "path")
+        path = read_path("path", path)
         with watch(f"{path} is read", progress) as work:
             self.bind_prepared(path, rank, verify, _make_message(progress, work), same_layer)
         return self
@@ -626,7 +618,7 @@ class Layer(_core.Layer):
         Raises Unavailable for a layer that cannot be compared."""
         if in_graphs not in ("refuse", "skip"):
             raise _core.InvalidArgument(f"in_graphs: {in_graphs!r} found; \"refuse\" and \"skip\" are accepted")
-        path = None if folder is None else _get_path(folder, "folder")
+        path = None if folder is None else read_path("folder", folder)
         self.verify_runs(every, rows, seed, path, in_graphs == "skip")
         return self
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _core
-from .given_values import read_int
+from .given_values import read_int, read_path
 
 if TYPE_CHECKING:
     from .layer import Benchmark
@@ -26,11 +26,16 @@ def read_measured(measured: Measured, device: str) -> bytes | None:
     if measured is None:
         return None
     if isinstance(measured, Mapping):
-        rows = []
+        rows: list[dict[str, Any]] = []
         for tokens, seconds in measured.items():
             seconds = getattr(seconds, "median", seconds)
+            if read_int("measured", tokens) < 1:
+                raise _core.InvalidArgument(f"measured: token counts from 1 on expected, {tokens} found")
             rows.append({"tokens": read_int("measured", tokens), "us": _read_seconds(tokens, seconds) * 1e6})
+        if not rows:
+            raise _core.InvalidArgument("measured: no token count found; give at least one, or None")
         return json.dumps({"device": device, "rows": rows}).encode()
+    measured = read_path("measured", measured)
     try:
         with open(measured, "rb") as file:
             return file.read()
@@ -56,6 +61,7 @@ def check_output(argument: str, path: pathlib.Path) -> None:
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
+    path = read_path("path", path)
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)

@@ -298,7 +298,7 @@ static PyObject *verifyRuns(PyObject *self, PyObject *const *arguments,
   int64_t seed = 0;
   if (!checkCount("verify_runs", count, 5, 5) ||
       !getInt(arguments[0], "every", 0, INT64_MAX, options.every) ||
-      !getInt(arguments[1], "rows", 0, INT64_MAX, options.rows) ||
+      !getInt(arguments[1], "rows", 1, INT64_MAX, options.rows) ||
       !getInt(arguments[2], "seed", 0, INT64_MAX, seed))
     return nullptr;
   options.seed = uint64_t(seed);

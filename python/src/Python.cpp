@@ -8,15 +8,22 @@
 #include "Python.h"
 #include "Errors.h"
 
+#include <cstring>
+
 using namespace moec::python;
 
 const char *moec::python::getText(PyObject *object, const char *what) {
   if (PyUnicode_Check(object)) {
-    const char *text = PyUnicode_AsUTF8AndSize(object, nullptr);
+    Py_ssize_t size = 0;
+    const char *text = PyUnicode_AsUTF8AndSize(object, &size);
     // Names of files may have other bytes, which Python keeps as surrogates.
     if (!text)
       failBecause(what, "is not UTF-8");
-    return text;
+    else if (size_t(size) != strlen(text))
+      fail(Kind::Value, std::string(what) + ": has a NUL; leave it out");
+    else
+      return text;
+    return nullptr;
   }
   fail(Kind::Type,
        std::string(what) + ": a str expected, " + nameType(object) + " found");

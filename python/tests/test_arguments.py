@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import ml_dtypes
@@ -241,6 +242,48 @@ def test_numbers_may_be_those_of_numpy(layer: moec.Layer) -> None:
     assert page == layer.report(measured={4: float(np.float32(5e-6))})
     with pytest.raises(moec.InvalidArgument, match="^measured: seconds .* at 4 tokens, nan found"):
         layer.report(measured={4: float("nan")})
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"threads": -1}, moec.InvalidArgument, "threads: -1 found; 0 to 4294967295 are accepted"),
+    ({"threads": 4097}, moec.InvalidArgument, "threads=4097: 0 to 4096 are accepted"),
+    ({"threads": "1"}, moec.InvalidType, "threads: an int expected, str found"),
+    ({"cache_bytes": -1}, moec.InvalidArgument, "cache_bytes: -1 found; 0 to 18446744073709551615 are accepted"),
+    ({"cache_bytes": 1.5}, moec.InvalidType, "cache_bytes: an int expected, float found"),
+    ({"cache_directory": 3}, moec.InvalidType, "cache_directory: a path expected, int found"),
+    ({"configs": "abc"}, moec.InvalidType, "configs: a list of names expected, str found"),
+    ({"configs": ["x"]}, moec.InvalidArgument, "configs: config 'x': write KERNEL:TEXT"),
+    ({"device_part": 3}, moec.InvalidType, "device_part: a name or None expected, int found"),
+    ({"part": ""}, moec.InvalidType, 'part: a name or None expected, "" found'),
+    ({"warn": 3}, moec.InvalidType, "warn: a function or None expected, int found"),
+    ({"batch_invariant": "no"}, moec.InvalidType, "batch_invariant: True or False expected, str found"),
+    ({"round_weights": None}, moec.InvalidType, "round_weights: True or False expected, NoneType found"),
+    ({"num_valid_tokens": 100}, moec.InvalidType, "num_valid_tokens: True or False expected, int found"),
+])
+def test_options_are_read(arguments: dict[str, object], error: type[moec.Error], message: str) -> None:
+    """One of a wrong type was something else: "no" was true, and -1 thread ended the process."""
+    with pytest.raises(error, match="^" + re.escape(message)):
+        moec.compile_package(SPEC, "sm_90a", use_ptxas=False, **({"cache": False} | arguments))
+
+
+def test_flags_and_sizes_may_be_those_of_numpy() -> None:
+    made = moec.compile_package(
+        SPEC, "sm_90a", use_ptxas=False, cache=False, num_valid_tokens=np.bool_(True), threads=np.int64(1))
+    assert made == moec.compile_package(SPEC, "sm_90a", use_ptxas=False, cache=False, num_valid_tokens=True)
+
+
+def test_paths_are_no_descriptors(layer: moec.Layer, tmp_path: Path) -> None:
+    for use in (layer.report, lambda path: layer.report(measured=path)):
+        with pytest.raises(moec.InvalidType, match="^(path|measured): a path expected, int found"):
+            use(1)
+    with pytest.raises(moec.InvalidArgument, match="^path: has a NUL"):
+        layer.save_prepared(f"{tmp_path}/a\0b")
+    assert not list(tmp_path.iterdir())
+    for times, message in (({}, "no token count"), ({0: 1.0}, "token counts from 1 on expected, 0 found")):
+        with pytest.raises(moec.InvalidArgument, match="^measured: " + message):
+            layer.report(measured=times)
+    with pytest.raises(moec.InvalidArgument, match="^rows: an int from 1"):
+        layer.clone().verify(1, rows=0)
 
 
 def test_a_copy_is_a_clone(layer: moec.Layer) -> None:

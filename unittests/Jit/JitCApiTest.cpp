@@ -256,6 +256,17 @@ TEST_F(JitCApiTest, SaysWhatIsWrong) {
                 .find("moejit_options.size is 8; sizeof(moejit_options) is "),
             std::string::npos);
   options.size = sizeof(options);
+  options.threads = ~0u;
+  EXPECT_EQ(take(moejit_compiler_create(&options, &compiler)),
+            "moejit_options.threads = 4294967295: 0 to 4096 are accepted");
+  options.threads = 0;
+  const char *config = "x";
+  options.configs = &config;
+  options.num_configs = 1;
+  EXPECT_NE(take(moejit_compiler_create(&options, &compiler))
+                .find("moejit_options.configs: config 'x': write KERNEL:TEXT"),
+            std::string::npos);
+  options.num_configs = 0;
   options.target = "cpu";
   EXPECT_NE(take(moejit_compiler_create(&options, &compiler))
                 .find("moejit_options.target: target 'cpu' cannot be compiled "
