@@ -27,6 +27,11 @@ readOptions(const moert_communicator_options *options) {
     return invalidArgument("a mesh of dp " + std::to_string(options->dp) +
                            " x tp " + std::to_string(options->tp) +
                            "; give at least 1 of each");
+  if (options->dp > MOERT_MOST_RANKS / options->tp)
+    return invalidArgument("a mesh of dp " + std::to_string(options->dp) +
+                           " x tp " + std::to_string(options->tp) +
+                           "; at most " + std::to_string(MOERT_MOST_RANKS) +
+                           " ranks are accepted");
   NcclOptions read;
   read.mesh = {options->dp, options->tp};
   if (options->limit_seconds != 0)

@@ -10,7 +10,7 @@
 #include "StatusTesting.h"
 #include "TestPlan.h"
 #include "moert/HostDevice.h"
-#include "moert/moert.h"
+#include "moert/moert.hpp"
 
 #include <gtest/gtest.h>
 
@@ -314,6 +314,27 @@ TEST_F(CApiTest, CopiesNeedBothAddresses) {
   ASSERT_DONE(moert_device_copy_in(device, nullptr, nullptr, 0));
   ASSERT_DONE(moert_device_copy_out(device, nullptr, nullptr, 0));
   moert_device_free(device);
+}
+
+TEST_F(CApiTest, RanksOfNoMeshAreRefusedInCppToo) {
+  moert::capi::Device device;
+  ASSERT_FALSE(device.createCuda(0));
+  std::vector<moert::capi::Communicator> made;
+  auto create = [&](int64_t dp, int64_t tp) {
+    moert_communicator_options options = {sizeof(options), dp, tp, 0};
+    moert::capi::Error error =
+        moert::capi::Communicator::createLocal(options, device, made);
+    return error ? std::string(error.message()) : "";
+  };
+  EXPECT_EQ(create(2, 1), "");
+  EXPECT_EQ(made.size(), 2u);
+  EXPECT_EQ(create(-1, 1), "a mesh of dp -1 x tp 1; give at least 1 of each");
+  EXPECT_TRUE(made.empty());
+  EXPECT_EQ(create(0, 0), "a mesh of dp 0 x tp 0; give at least 1 of each");
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (auto [dp, tp] : {std::pair(most, most), {most / 2, int64_t(1)}})
+    EXPECT_NE(create(dp, tp).find("; at most 65536 ranks are accepted"),
+              std::string::npos);
 }
 
 TEST_F(CApiTest, ALayerWithoutReplicasHasNothingToMove) {

@@ -398,6 +398,9 @@ moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
  * device is freed after both. */
 typedef struct moert_communicator moert_communicator;
 
+/* Most ranks of a communicator. */
+#define MOERT_MOST_RANKS 65536
+
 /* The ranks of a communicator, and how long they wait for each other. */
 typedef struct moert_communicator_options {
   /* sizeof(moert_communicator_options), so that later versions may add

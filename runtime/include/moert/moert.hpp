@@ -130,15 +130,21 @@ public:
                                            made);
     });
   }
-  /// Ranks as threads of this process: `made` has dp * tp elements afterwards.
+  /// Ranks as threads of this process: `made` has dp * tp elements afterwards,
+  /// none after a failure.
   static Error createLocal(const moert_communicator_options &options,
                            const Device &device,
                            std::vector<Communicator> &made) {
+    // Ranks that the call refuses need no room.
+    bool isMesh = options.dp > 0 && options.tp > 0 &&
+                  options.dp <= MOERT_MOST_RANKS / options.tp;
     std::vector<moert_communicator *> handles(
-        static_cast<size_t>(options.dp * options.tp));
+        isMesh ? static_cast<size_t>(options.dp * options.tp) : 1);
     Error error =
         moert_communicator_create_local(&options, device.get(), handles.data());
     made.clear();
+    if (error)
+      return error;
     for (moert_communicator *handle : handles)
       made.emplace_back().handle.reset(handle);
     return error;
