@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -284,10 +283,3 @@ def test_paths_are_no_descriptors(layer: moec.Layer, tmp_path: Path) -> None:
             layer.report(measured=times)
     with pytest.raises(moec.InvalidArgument, match="^rows: an int from 1"):
         layer.clone().verify(1, rows=0)
-
-
-def test_a_copy_is_a_clone(layer: moec.Layer) -> None:
-    states = make_states(3)
-    other = copy.copy(layer)
-    other.close()
-    assert (copy.copy(layer)(states) == layer(states)).all() and not layer.closed

@@ -120,13 +120,13 @@ def test_arguments_in_the_workspace_are_refused() -> None:
 def test_layers_are_copied_and_not_pickled() -> None:
     case = Case()
     layer = case.compile()
-    copied = copy.deepcopy(layer)
-    assert copied is not layer
+    copied, shallow = copy.deepcopy(layer), copy.copy(layer)
+    assert copied is not layer and shallow is not layer
     layer.close()
-    case.verify(copied(**case.arguments))
-    for fail in (pickle.dumps, copy.copy):
-        with pytest.raises(moec.InvalidType, match="cannot be pickled; carry a package .*save_prepared"):
-            fail(copied)
+    for each in (copied, shallow):
+        case.verify(each(**case.arguments))
+    with pytest.raises(moec.InvalidType, match="cannot be pickled; carry a package .*save_prepared"):
+        pickle.dumps(copied)
 
 
 def test_paths_are_no_numbers() -> None:
