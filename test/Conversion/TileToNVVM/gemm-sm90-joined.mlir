@@ -9,7 +9,9 @@
 // CHECK: %[[CTAS:.*]] = nvvm.read.ptx.sreg.nctaid.x : i32
 // CHECK: %[[NUMBER:.*]] = arith.index_cast %[[CTA]] : index to i32
 // CHECK: %[[SCALED:.*]] = arith.muli %[[NUMBER]], %c59_i32 : i32
-// CHECK: %[[PLACE:.*]] = arith.remui %[[SCALED]], %c132_i32 : i32
+// CHECK: %[[SWIZZLED:.*]] = arith.remui %[[SCALED]], %c132_i32 : i32
+// CHECK: %[[PLANNED:.*]] = arith.cmpi eq, %{{.*}}, %c132_i32 : i32
+// CHECK: %[[PLACE:.*]] = arith.select %[[PLANNED]], %[[SWIZZLED]], %[[NUMBER]] : i32
 // CHECK: %[[END:.*]] = arith.muli %{{.*}}, %c2_i32 : i32
 // CHECK: scf.for %{{.*}} = %[[PLACE]] to %[[END]] step %[[CTAS]]
 // Tiles of the second gemm continue the round-robin order of the first.
