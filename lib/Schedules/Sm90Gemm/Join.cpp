@@ -44,6 +44,12 @@ private:
   /// Predicted time of the two joined, relative to their separate times; summed
   /// over the points.
   double getTime(const JoinedConfigs &configs);
+  /// Predicted time of the two with these configs.
+  double predict(tile::ConfigAttr ofFirst, tile::ConfigAttr ofSecond,
+                 int64_t tokens, Routing routing) {
+    return firstModel->predict(ofFirst, tokens, routing).us +
+           secondModel->predict(ofSecond, tokens, routing).us;
+  }
 
   tile::GemmOp first, second;
   tile::LoadAttr load;
@@ -51,6 +57,8 @@ private:
   const Schedule &schedule;
   std::unique_ptr<CostModel> firstModel, secondModel;
   SmallVector<int64_t> points;
+  /// Predicted separate times: for each point, one of each routing.
+  SmallVector<double> separate;
 };
 
 /// Without the dynamic scheduler, and so without raster groups, whose rows are
@@ -102,12 +110,14 @@ std::optional<JoinedConfigs> Joiner::pair(tile::ConfigAttr attr, int64_t n) {
         with(config, n, stages, mapRows)};
     GemmShape one(first, configs.first), other(second, configs.second);
     Sharing sharing = getSharing(one, other, target);
+    if (sharing == Sharing::TooLarge)
+      continue;
+    // Stages do not change the number of lines.
     if (sharing == Sharing::Impossible ||
         estimateLines(first, one) + estimateLines(second, other) >
             ptxas::kMaxLines)
       return std::nullopt;
-    if (sharing == Sharing::Fits &&
-        schedule.whyIllegal(first, configs.first, target).empty() &&
+    if (schedule.whyIllegal(first, configs.first, target).empty() &&
         schedule.whyIllegal(second, configs.second, target).empty() &&
         (!other.problem().quantizesInput ||
          whySpills(second, configs.second).empty()))
@@ -125,16 +135,13 @@ double Joiner::getApart() {
 double Joiner::getTime(const JoinedConfigs &configs) {
   double saved = getDeviceRates(target)->getLaunchTime();
   double relative = 0;
+  const double *apart = separate.begin();
   for (int64_t tokens : points)
     for (WeightedRouting weighted : getWeightedRoutings()) {
-      auto predict = [&](CostModel &model, tile::ConfigAttr config) {
-        return model.predict(config, tokens, weighted.routing).us;
-      };
-      double joined = predict(*firstModel, configs.first) +
-                      predict(*secondModel, configs.second) - saved;
-      double apart = predict(*firstModel, first.getConfigAttr()) +
-                     predict(*secondModel, second.getConfigAttr());
-      relative += weighted.weight * joined / (apart * configs.apart);
+      double joined =
+          predict(configs.first, configs.second, tokens, weighted.routing) -
+          saved;
+      relative += weighted.weight * joined / (*apart++ * configs.apart);
     }
   return relative;
 }
@@ -153,6 +160,10 @@ std::optional<JoinedConfigs> Joiner::choose() {
     if (candidate.config.getSchedule() == schedule.name)
       bases.push_back(candidate.config);
   }
+  for (int64_t tokens : points)
+    for (WeightedRouting weighted : getWeightedRoutings())
+      separate.push_back(predict(first.getConfigAttr(), second.getConfigAttr(),
+                                 tokens, weighted.routing));
   std::optional<JoinedConfigs> best;
   double least = std::numeric_limits<double>::infinity();
   for (tile::ConfigAttr base : bases)
