@@ -230,8 +230,9 @@ TEST(PartsTest, ATargetHasAPart) {
 TEST(PartsTest, SaysWhyNot) {
   EXPECT_EQ(whyNotPart("sm_90a", ""), "");
   EXPECT_EQ(whyNotPart("sm_90a", "h100-sxm"), "");
-  EXPECT_EQ(whyNotPart("sm_90a", "H100"),
-            "'H100' is unknown; accepted are a100-sxm, sm_80, h100-sxm, h200, "
+  EXPECT_EQ(whyNotPart("sm_90a", "H100"), "");
+  EXPECT_EQ(whyNotPart("sm_90a", "h99"),
+            "'h99' is unknown; accepted are a100-sxm, sm_80, h100-sxm, h200, "
             "sm_90a, b200, sm_100a");
   EXPECT_EQ(whyNotPart("sm_90a", "a100-sxm"),
             "'a100-sxm' does not run code for target 'sm_90a'; give target "
