@@ -222,6 +222,7 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   run.prepared = options.prepared;
   run.writePrepared = options.writePrepared;
   run.description = describeLayer(session);
+  run.decoderLayer = options.getGivenLayer();
   run.device = session.devices.front().get();
   run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
@@ -299,6 +300,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.prepared = options.prepared;
   ranks.run.writePrepared = options.writePrepared;
   ranks.run.description = printLayerSpec(*session.source.spec);
+  ranks.run.decoderLayer = options.getGivenLayer();
   ranks.numInputs = options.compare > 0 ? 4 : 1;
   ranks.checks = options.check || options.bisect;
   ranks.run.careful = ranks.checks;

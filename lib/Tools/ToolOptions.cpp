@@ -162,8 +162,7 @@ SpecOverrides ToolOptions::getOverrides() const {
   overrides.roundWeights = roundWeights;
   if (entry.getNumOccurrences())
     overrides.entry = symbolize<Entry>(entry);
-  if (layer.getNumOccurrences())
-    overrides.layer = layer;
+  overrides.layer = getGivenLayer();
   overrides.part = part;
   if (parallel.getNumOccurrences())
     overrides.parallel = SourceText("--parallel", parallel);

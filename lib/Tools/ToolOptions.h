@@ -230,6 +230,11 @@ struct ToolOptions : private ForeignOptionsRemoved {
   virtual bool needsInput() const { return true; }
   virtual bool choosesTarget() const { return false; }
 
+  /// The decoder layer that --layer names.
+  std::optional<int64_t> getGivenLayer() const {
+    return layer.getNumOccurrences() ? std::optional<int64_t>(layer)
+                                     : std::nullopt;
+  }
   /// The comma-separated list of --target.
   llvm::SmallVector<std::string> getTargets() const;
 

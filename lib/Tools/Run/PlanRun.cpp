@@ -99,12 +99,20 @@ Status PlanRun::run(RunResult &result) {
   return options.careful ? readDetails(result) : Status::ok();
 }
 
+static moert::PreparedFileOptions describeFile(const RunOptions &options,
+                                               Progress &progress) {
+  moert::PreparedFileOptions file;
+  file.decoderLayer = options.decoderLayer;
+  file.step = [&](uint64_t done, uint64_t all) { progress.step(done, all); };
+  return file;
+}
+
 Status PlanRun::prepare(RunResult &result) {
   if (!options.prepared.empty()) {
     Progress progress("moe-run", "prepared weights are read");
-    moert::PreparedFileOptions file;
-    file.step = [&](uint64_t done, uint64_t all) { progress.step(done, all); };
-    return executor->bindPrepared(options.prepared, file).status();
+    return executor
+        ->bindPrepared(options.prepared, describeFile(options, progress))
+        .status();
   }
   Result<moert::PrepareReport> prepared = executor->prepareWeights();
   if (!prepared)
@@ -117,9 +125,9 @@ Status PlanRun::writePrepared() {
   if (options.writePrepared.empty())
     return Status::ok();
   Progress progress("moe-run", "prepared weights are written");
-  moert::PreparedFileOptions file;
-  file.step = [&](uint64_t done, uint64_t all) { progress.step(done, all); };
-  return executor->writePrepared(options.writePrepared, file).status();
+  return executor
+      ->writePrepared(options.writePrepared, describeFile(options, progress))
+      .status();
 }
 
 HostTensor &PlanRun::getOutput() {

@@ -76,8 +76,10 @@ struct RunOptions {
   /// The file to write prepared weights to, and one to read them from in place
   /// of the tensors; with several ranks, those of one. Empty for none.
   std::string writePrepared, prepared;
-  /// The identity of the layer in such files.
+  /// The identity of the layer in such files, and the decoder layer of a model
+  /// that they are of, if one is named.
   std::string description;
+  std::optional<int64_t> decoderLayer;
   /// The expected share of a rank's tokens that have an expert on another given
   /// rank.
   double rankShare = 1;
