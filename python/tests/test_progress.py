@@ -164,7 +164,9 @@ def test_compiling_and_loading_are_watched(hurry: None, tmp_path: Path) -> None:
     assert "loading the package ... 0 s" in told
 
 
-def test_an_interrupt_is_raised_after_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_raised_after_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """Python raises KeyboardInterrupt in the function that hears the library, which must not lose it."""
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -172,6 +174,9 @@ def test_an_interrupt_is_raised_after_the_work(tmp_path: Path, monkeypatch: pyte
     def leave(*_: object) -> None:
         raise SystemExit
 
+    # A shell that starts the tests in the background has them ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     file = tmp_path / "prepared.safetensors"
     case = Case()
     for step, expected in ((interrupt, KeyboardInterrupt), (leave, SystemExit)):
