@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-/// Whether long options have two dashes, as documented. Only then LLVM does not
+/// True if long options have two dashes, as documented. Only then LLVM does not
 /// look for groups of letters in them: it would take an unknown
 /// `--hidden-states=FILE` for `-h`, print the help and succeed.
 static bool useTwoDashes(ArrayRef<char *> words) {

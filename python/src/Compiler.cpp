@@ -28,7 +28,7 @@ struct CompilerState {
   Listener listener;
 };
 
-/// What the library has allocated.
+/// Memory that the library has allocated.
 struct Free {
   void operator()(void *memory) const { moejit_free(memory); }
 };

@@ -128,8 +128,8 @@ public:
   ~Locked();
 
   bool isOpen() const;
-  /// The same for what never changes, which Python code may ask for within a
-  /// call of the layer.
+  /// Like isOpen, for data that never changes: Python code within a call of the
+  /// layer may ask for it.
   bool isReadable() const;
 
 private:

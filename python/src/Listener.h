@@ -24,7 +24,7 @@ public:
 
   /// The callback for the library, from any thread; `user` is the listener.
   static void tell(void *user, moejit_severity severity, const char *text);
-  /// The same for a step of `all` bytes.
+  /// A callback like `tell`, for a step of `all` bytes.
   static void tellBytes(void *user, uint64_t done, uint64_t all);
 
   /// Sets the exception of the interrupt or of the status, which is freed.

@@ -30,7 +30,7 @@ const char *moec::python::getText(PyObject *object, const char *what) {
   return nullptr;
 }
 
-/// Whether an object that has an index is a bool: Python's, or a scalar or
+/// True if an object that has an index is a bool: Python's, or a scalar or
 /// tensor with a dtype like "bool" or "torch.bool".
 static bool isBool(PyObject *object) {
   if (PyBool_Check(object))

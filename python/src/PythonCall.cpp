@@ -182,7 +182,7 @@ bool PythonCall::findStream() {
 // Tensors
 //===----------------------------------------------------------------------===//
 
-/// Whether an object is a number rather than a tensor: an int, or a scalar of
+/// True if an object is a number rather than a tensor: an int, or a scalar of
 /// NumPy.
 static bool isNumber(PyObject *object) {
   return PyLong_Check(object) ||

@@ -57,7 +57,7 @@ struct moert_layer {
   const std::string planText;
   /// The layer's index in its model, if its description has one.
   std::optional<int64_t> decoderLayer;
-  /// The same index of the weights, if they were loaded from a model.
+  /// Index of the decoder layer whose weights were loaded, if from a model.
   std::optional<int64_t> loadedLayer;
   /// The compiler's description of a layer that was compiled in this process,
   /// a moec::LayerSpec; it knows how checkpoints store the weights.

@@ -35,7 +35,8 @@ public:
   /// Loads the adapters of a tile's rows when the launches before have ended.
   static llvm::SmallVector<I32> loadAwaited(Sm90Gemm &gemm,
                                             const Sm90Tile &tile);
-  /// What loadAwaited returns for a tile whose rows have no adapters.
+  /// Stands for the result of loadAwaited in a tile whose rows have no
+  /// adapters.
   static llvm::SmallVector<I32> loadNone(Sm90Gemm &gemm);
   /// Arrives for the boxes that these k tiles do not have: of weights and, with
   /// `copiesRows`, of rows. `goOn` returns the state behind a k tile.
@@ -62,7 +63,7 @@ public:
     llvm::SmallVector<I32> rows;
     auto fields() { return std::tie(all, rows); }
   };
-  /// What findAll makes `Found` of. The loads may still be in flight, so that
+  /// Loads of which findAll makes `Found`. They may still be in flight, so that
   /// other work can stand between the two calls. Whole warps call both.
   struct Loads {
     llvm::SmallVector<I32> lanes, rows;

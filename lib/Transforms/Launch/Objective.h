@@ -70,8 +70,8 @@ public:
 
   /// Time of all launches of the variant at a point.
   const PointTimes &getWhole(TokenPoint point);
-  /// The same in a run (`correctForRun`), as `--explain` shows it, in which
-  /// launches may be dependent.
+  /// Time of the launches in a run (`correctForRun`), as `--explain` shows it,
+  /// in which launches may be dependent.
   PointTimes predictRun(TokenPoint point, bool mayDepend) const;
 
 private:

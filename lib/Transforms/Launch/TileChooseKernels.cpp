@@ -76,7 +76,7 @@ public:
 
 private:
   struct Times {
-    /// What the objective of rewrites compares, and what a call takes.
+    /// Times that the objective of rewrites compares, and those of a call.
     PointTimes whole, run;
     /// Mean over routings of what `after` saves, as a share of `before`.
     static double getSaved(const PointTimes &before, const PointTimes &after);
