@@ -104,6 +104,9 @@ struct PartFit {
   double prologueUs;
   double firstBytesUs;
   double drainUs;
+  /// Time by which a launch ends later that starts behind a gemm whose CTAs
+  /// take all registers of an SM, than beside CTAs that leave it some.
+  double behindUs;
   /// Time of a launch besides its work.
   double getLaunchTime() const {
     return launchUs + prologueUs + firstBytesUs + drainUs;

@@ -68,6 +68,7 @@ static constexpr Coefficient kCoefficients[] = {
     {"prologueUs", &PartFit::prologueUs, "us", Coefficient::Borrowed},
     {"firstBytesUs", &PartFit::firstBytesUs, "us", Coefficient::Borrowed},
     {"drainUs", &PartFit::drainUs, "us", Coefficient::Borrowed},
+    {"behindUs", &PartFit::behindUs, "us", Coefficient::Borrowed},
     {"rankUs", &PartFit::rankUs, "us", Coefficient::Borrowed},
     {"rankCounterUs", &PartFit::rankCounterUs, "us", Coefficient::Borrowed},
     {"rankSlotUs", &PartFit::rankSlotUs, "us", Coefficient::Borrowed},

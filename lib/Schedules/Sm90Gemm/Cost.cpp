@@ -651,6 +651,11 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
   // No consumer begins before rows are quantized.
   result.fixedUs = device.getLaunchTime() +
                    1e6 * getQuantizationClk(shape, 1) / device.tensorClock;
+  // The launch behind the second gemm needs little shared memory, but waits for
+  // registers. No config of prepacked weights leaves any.
+  if (shape.tile().mapRows && !shape.problem().isPrepacked() &&
+      !shape.registers().hasReducedRegisters())
+    result.fixedUs += device.behindUs;
   // Copies of the last tile's adapters wait for those of its rows, which no k
   // tile hides (H200, one adapter: 0.5 and 2.3 us for two gemms at 1 and 8
   // tokens). Loads from L2 take half of the latency.

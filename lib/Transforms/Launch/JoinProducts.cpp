@@ -179,10 +179,11 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
     return saved > penalty ? std::optional(saved) : std::nullopt;
   };
   double penalty = getKernelPenalty(getKernel(site.getLaunch(0)));
-  if (pays(max, penalty))
-    return std::nullopt;
   // Equal to the penalty of a range of both gemms (tile-specialize).
   double most = penalty + getKernelPenalty(getKernel(site.getLaunch(1)));
+  // A split has to save more than joining for all counts does.
+  if (std::optional<double> whole = pays(max, penalty))
+    most += *whole - penalty;
   std::optional<uint64_t> last;
   for (int64_t tokens : getTokenPoints(min, max)) {
     if (tokens > maxTokens || tokens >= max)
