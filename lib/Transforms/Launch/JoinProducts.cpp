@@ -44,8 +44,8 @@ private:
                                              tile::LoadAttr load);
   PredictedChange predict(const RewriteSite &site, tile::LoadAttr load,
                           const JoinedConfigs &joined);
-  /// The largest token count up to which joining pays, if it does not for all
-  /// counts of the variant.
+  /// The largest token count up to which joining pays, if that saves more than
+  /// joining for all counts of the variant does.
   std::optional<uint64_t> findLastJoined(const RewriteSite &site);
 
   JoinedConfigs configs;
