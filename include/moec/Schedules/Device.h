@@ -104,8 +104,8 @@ struct PartFit {
   double prologueUs;
   double firstBytesUs;
   double drainUs;
-  /// Time by which a launch ends later that starts behind a gemm whose CTAs
-  /// take all registers of an SM, than beside CTAs that leave it some.
+  /// How much later a launch ends if the CTAs of the gemm before it take all
+  /// registers of an SM, so that none of its own CTAs starts beside them.
   double behindUs;
   /// Time of a launch besides its work.
   double getLaunchTime() const {

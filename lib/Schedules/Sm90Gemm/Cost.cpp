@@ -671,15 +671,16 @@ Prediction GemmCost::predict(tile::ConfigAttr config, int64_t tokens,
                    std::pow(result.l2Us, order) +
                    std::pow(result.powerUs, order),
                1 / order);
-  // The launch behind the second gemm needs little shared memory, but waits for
-  // registers. No config of prepacked weights leaves any. Measured for uniform
-  // loads; of long times it is less than the model knows, and would move ranges
-  // of tokens (H200, llama4_maverick: 1.5 % slower).
-  constexpr double known = 0.005;
+  // The launch behind the second gemm needs little shared memory, but waits if
+  // that gemm's CTAs take all registers, as they do with prepacked weights in
+  // each config. The wait was measured for uniform loads. A share of the gemm's
+  // time is taken off: smaller differences are ties, and moved llama4_maverick
+  // to other ranges of tokens (H200: 1.5 % slower).
+  constexpr double tie = 0.005;
   if (routing == Routing::Uniform && shape.tile().mapRows &&
       !shape.problem().isPrepacked() &&
       !shape.registers().hasReducedRegisters())
-    result.us += std::max(0.0, device.behindUs - known * result.us);
+    result.us += std::max(0.0, device.behindUs - tie * result.us);
   // Clusters are for few tiles: with more, CTAs of their own do as well, and
   // that clusters keep up is assumed. A small gain may be none.
   constexpr double manyWaves = 2, perWave = 0.04, doubt = 0.05;
