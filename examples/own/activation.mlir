@@ -1,5 +1,5 @@
 // A layer with a custom activation, a gated softsign: moe-run activation.mlir --tokens=16
-// (docs/howto/add-an-op.md). The region may contain any op of arith and math; on every target it becomes the
+// (docs/howto/add-an-op.md). The page lists the ops that the region may contain; on every target it becomes the
 // epilogue of the gate and up gemm.
 func.func @layer(
     %x: tensor<?x64xbf16> {moe.name = "hidden_states", moe.role = "input"},

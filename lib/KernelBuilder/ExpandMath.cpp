@@ -246,7 +246,7 @@ F32 Expansion::log1p(F32 x) {
 bool isCheap(Operation *op) {
   return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp,
              math::FloorOp, math::FmaOp, math::RoundEvenOp, math::SqrtOp,
-             math::TruncOp, math::IsNaNOp, math::IsInfOp, math::IsFiniteOp,
+             math::TruncOp, math::IsNaNOp, math::IsFiniteOp,
              math::CountTrailingZerosOp, math::CountLeadingZerosOp,
              math::CtPopOp>(op);
 }
@@ -264,7 +264,7 @@ LogicalResult moec::expandMath(func::FuncOp func, bool onGpu) {
       ops.push_back(op);
   });
   for (Operation *op : ops) {
-    Type type = op->getResult(0).getType();
+    Type type = op->getOperand(0).getType();
     ImplicitLocOpBuilder b(op->getLoc(), op);
     Expansion expansion(b, onGpu && isApproximate(op));
     F32 x(b, op->getOperand(0));
@@ -279,6 +279,9 @@ LogicalResult moec::expandMath(func::FuncOp func, bool onGpu) {
                    .Case([&](math::ErfOp) { return expansion.erf(x); })
                    .Case([&](math::LogOp) { return expansion.log(x); })
                    .Case([&](math::Log1pOp) { return expansion.log1p(x); })
+                   .Case([&](math::IsInfOp) -> Value {
+                     return x.abs() == std::numeric_limits<double>::infinity();
+                   })
                    .Default(Value());
     if (!result)
       return op->emitOpError(

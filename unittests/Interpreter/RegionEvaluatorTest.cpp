@@ -66,6 +66,7 @@ TEST(RegionEvaluator, ArithmeticIsInF32) {
   EXPECT_EQ(binary("arith.mulf", 3.0f, 0.1f), 3.0f * 0.1f);
   EXPECT_EQ(binary("arith.divf", 1.0f, 3.0f), 1.0f / 3.0f);
   EXPECT_EQ(unary("arith.negf", 2.0f), -2.0f);
+  EXPECT_EQ(binary("arith.remf", -7.5f, 2.0f), -1.5f);
 }
 
 TEST(RegionEvaluator, MinimumAndMaximumPropagateNaN) {
@@ -97,6 +98,9 @@ TEST(RegionEvaluator, FunctionsRoundOnce) {
   EXPECT_EQ(unary("math.absf", -1.5f), 1.5f);
   EXPECT_EQ(unary("math.floor", -1.5f), -2.0f);
   EXPECT_EQ(unary("math.ceil", -1.5f), -1.0f);
+  EXPECT_EQ(unary("math.trunc", -1.5f), -1.0f);
+  EXPECT_EQ(unary("math.roundeven", -2.5f), -2.0f);
+  EXPECT_EQ(unary("math.roundeven", 3.5f), 4.0f);
   EXPECT_EQ(binary("math.powf", 2.0f, 10.0f), 1024.0f);
   EXPECT_EQ(binary("math.copysign", 2.0f, -0.0f), -2.0f);
   EXPECT_EQ(evaluate("%r = math.fma %x, %y, %y : f32\n moe.yield %r : f32",
@@ -120,6 +124,20 @@ TEST(RegionEvaluator, ComparesWithNaN) {
   EXPECT_EQ(compare("ule", 3, 2), 0);
   EXPECT_EQ(compare("ord", 3, kInf), 1);
   EXPECT_EQ(compare("uno", 3, kNaN), 1);
+}
+
+TEST(RegionEvaluator, ClassesOfNumbersAreNumbers) {
+  auto isOf = [](const std::string &op, float x) {
+    return evaluate("%c = " + op + " %x : f32\n" +
+                        "%r = arith.uitofp %c : i1 to f32\n" +
+                        "moe.yield %r : f32",
+                    x);
+  };
+  for (float x : {1.0f, -0.0f, kInf, -kInf, kNaN}) {
+    EXPECT_EQ(isOf("math.isnan", x), float(std::isnan(x))) << x;
+    EXPECT_EQ(isOf("math.isinf", x), float(std::isinf(x))) << x;
+    EXPECT_EQ(isOf("math.isfinite", x), float(std::isfinite(x))) << x;
+  }
 }
 
 TEST(RegionEvaluator, TruthValues) {

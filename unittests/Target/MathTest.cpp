@@ -87,6 +87,27 @@ void expectExact(const char *op, float argument, float expected) {
       << op << "(" << argument << ") is " << actual;
 }
 
+TEST(Math, ClassesOfNumbers) {
+  Array input(DType::F32, {1, 5});
+  float values[] = {1, -0.0f, kInf, -kInf, NAN};
+  for (int64_t i = 0; i < 5; ++i)
+    input.set(i, values[i]);
+  struct Case {
+    const char *op;
+    bool (*isOf)(float);
+  };
+  for (auto [op, isOf] :
+       {Case{"isnan", [](float x) { return std::isnan(x); }},
+        Case{"isinf", [](float x) { return std::isinf(x); }},
+        Case{"isfinite", [](float x) { return std::isfinite(x); }}}) {
+    Array found = mapRow(input, std::string("%c = math.") + op +
+                                    " %x : f32\n"
+                                    "%y = arith.uitofp %c : i1 to f32");
+    for (int64_t i = 0; i < 5; ++i)
+      EXPECT_EQ(found.get(i), isOf(values[i])) << op << values[i];
+  }
+}
+
 TEST(Math, Exp) {
   expectAccurate("exp", std::exp, -87, 88.7);
   expectAccurate("exp", std::exp, -1, 1);

@@ -38,6 +38,7 @@ static std::optional<Opcode> plainOpcode(StringRef name) {
       .Case("arith.minimumf", Opcode::Minimum)
       .Case("arith.maxnumf", Opcode::MaxNum)
       .Case("arith.minnumf", Opcode::MinNum)
+      .Case("arith.remf", Opcode::Rem)
       .Case("arith.cmpf", Opcode::Compare)
       .Case("arith.select", Opcode::Select)
       .Case("arith.andi", Opcode::And)
@@ -53,14 +54,19 @@ static std::optional<Opcode> plainOpcode(StringRef name) {
       .Case("math.expm1", Opcode::ExpM1)
       .Case("math.floor", Opcode::Floor)
       .Case("math.fma", Opcode::Fma)
+      .Case("math.isfinite", Opcode::IsFinite)
+      .Case("math.isinf", Opcode::IsInf)
+      .Case("math.isnan", Opcode::IsNaN)
       .Case("math.log", Opcode::Log)
       .Case("math.log1p", Opcode::Log1p)
       .Case("math.log2", Opcode::Log2)
       .Case("math.powf", Opcode::Pow)
+      .Case("math.roundeven", Opcode::RoundEven)
       .Case("math.rsqrt", Opcode::Rsqrt)
       .Case("math.sin", Opcode::Sin)
       .Case("math.sqrt", Opcode::Sqrt)
       .Case("math.tanh", Opcode::Tanh)
+      .Case("math.trunc", Opcode::Trunc)
       .Default(std::nullopt);
 }
 
@@ -146,15 +152,16 @@ private:
       instruction.opcode = op.getResult(0).getType().isBF16()
                                ? Opcode::RoundBF16
                                : Opcode::RoundF16;
-    } else if (isa<arith::ExtFOp>(op)) {
-      // Registers hold the extended value already.
+    } else if (isa<arith::ExtFOp, arith::UIToFPOp>(op)) {
+      // Registers hold the extended value already, and 0 or 1 for an i1.
       Result<uint16_t> operand = use(op.getOperand(0));
       if (!operand)
         return operand.status();
       registerOf[op.getResult(0)] = *operand;
       return Status::ok();
     } else {
-      return unsupported(op, "; write it with arith and math ops on f32");
+      return unsupported(op, "; write it with the ops that "
+                             "docs/howto/add-an-op.md lists for kernels");
     }
     if (auto compare = dyn_cast<arith::CmpFOp>(op))
       instruction.predicate = static_cast<uint8_t>(compare.getPredicate());
@@ -268,6 +275,8 @@ static float apply(const Instruction &instruction, float a, float b, float c) {
     return std::fmax(a, b);
   case Opcode::MinNum:
     return std::fmin(a, b);
+  case Opcode::Rem:
+    return std::fmod(a, b);
   case Opcode::Compare:
     return compare(instruction.predicate, a, b);
   case Opcode::Select:
@@ -298,6 +307,12 @@ static float apply(const Instruction &instruction, float a, float b, float c) {
     return std::floor(a);
   case Opcode::Fma:
     return std::fma(a, b, c);
+  case Opcode::IsFinite:
+    return std::isfinite(a);
+  case Opcode::IsInf:
+    return std::isinf(a);
+  case Opcode::IsNaN:
+    return std::isnan(a);
   case Opcode::Log:
     return std::log(x);
   case Opcode::Log1p:
@@ -310,6 +325,8 @@ static float apply(const Instruction &instruction, float a, float b, float c) {
     return roundTo(DType::BF16, a);
   case Opcode::RoundF16:
     return roundTo(DType::F16, a);
+  case Opcode::RoundEven:
+    return std::nearbyint(a);
   case Opcode::Rsqrt:
     return 1.0 / std::sqrt(x);
   case Opcode::Sin:
@@ -318,6 +335,8 @@ static float apply(const Instruction &instruction, float a, float b, float c) {
     return std::sqrt(a);
   case Opcode::Tanh:
     return std::tanh(x);
+  case Opcode::Trunc:
+    return std::trunc(a);
   }
   llvm_unreachable("all opcodes are listed");
 }

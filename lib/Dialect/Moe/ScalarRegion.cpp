@@ -33,6 +33,20 @@ LogicalResult verifyScalarArguments(Operation *op, Region &region,
   return success();
 }
 
+/// Types with registers on every level.
+static bool isScalarType(Type type) {
+  return type.isF32() || type.isBF16() || type.isF16() || type.isInteger(1);
+}
+
+/// Ops that have a result for all conditions. A division of integers has none
+/// by zero, where it ends the process, and a conversion to integers has none
+/// out of range.
+static bool isConditionOp(Operation &op) {
+  return isa<arith::ConstantOp, arith::CmpFOp, arith::SelectOp, arith::AndIOp,
+             arith::OrIOp, arith::XOrIOp, arith::UIToFPOp, math::IsFiniteOp,
+             math::IsInfOp, math::IsNaNOp>(op);
+}
+
 static LogicalResult verifyScalarOp(Operation &op, StringRef region) {
   Dialect *dialect = op.getDialect();
   bool isScalarDialect =
@@ -45,10 +59,19 @@ static LogicalResult verifyScalarOp(Operation &op, StringRef region) {
   SmallVector<Type> types(op.getOperandTypes());
   llvm::append_range(types, op.getResultTypes());
   for (Type type : types)
-    if (!type.isIntOrIndexOrFloat())
+    if (isa<ShapedType>(type))
       return op.emitOpError("works on ")
              << type << " in the scalar region '" << region
              << "'; use scalars, which the lowering vectorizes";
+    else if (!isScalarType(type))
+      return op.emitOpError("works on ")
+             << type << " in the scalar region '" << region
+             << "'; use f32, bf16 and f16, and i1 for conditions";
+  if (llvm::any_of(types, [](Type type) { return type.isInteger(1); }) &&
+      !isConditionOp(op))
+    return op.emitOpError("works on conditions in the scalar region '")
+           << region
+           << "'; use arith.andi, ori, xori, select and uitofp for these";
   return success();
 }
 

@@ -373,3 +373,69 @@ func.func @captured(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>,
       -> tensor<?x16xf32>
   return
 }
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
+    %w2: tensor<4x16x12xf32>) {
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        // expected-error@+1 {{'arith.bitcast' op works on 'i32' in the scalar region 'activation'; use f32, bf16 and f16, and i1 for conditions}}
+        %i = arith.bitcast %u : f32 to i32
+        %d = arith.divsi %i, %i : i32
+        moe.yield %g : f32
+      } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
+    %w2: tensor<4x16x12xf32>) {
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        // expected-error@+1 {{'arith.extf' op works on 'f64' in the scalar region 'activation'; use f32, bf16 and f16, and i1 for conditions}}
+        %d = arith.extf %g : f32 to f64
+        moe.yield %g : f32
+      } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
+    %w2: tensor<4x16x12xf32>) {
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        %c = arith.cmpf olt, %g, %u : f32
+        // expected-error@+1 {{'arith.divui' op works on conditions in the scalar region 'activation'; use arith.andi, ori, xori, select and uitofp for these}}
+        %d = arith.divui %c, %c : i1
+        moe.yield %g : f32
+      } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tensor<4x24x16xf32>,
+    %w2: tensor<4x16x12xf32>) {
+  %0 = moe.layer %hidden : tensor<?x16xf32>
+      gate(%gate : tensor<4x16xf32>)
+      experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
+      activation {
+      ^bb0(%g: f32, %u: f32):
+        // expected-error@+1 {{'arith.fptosi' op works on conditions in the scalar region 'activation'; use arith.andi}}
+        %d = arith.fptosi %g : f32 to i1
+        moe.yield %g : f32
+      } {layout = #moe.weight_layout<order = gate_up>, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
+  return
+}
