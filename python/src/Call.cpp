@@ -154,7 +154,8 @@ bool Call::readInput(int argument) {
       return fail(Kind::Value,
                   expected.text +
                       ": at most max_tokens = " + std::to_string(most) +
-                      " rows expected, shape " + tensor.showShape() + " found");
+                      " rows expected, shape " + tensor.showShape() +
+                      " found; compile the layer for more");
   } else if (tensor.get().shape[0] != tokens) {
     return fail(Kind::Value, expected.text + ": " + std::to_string(tokens) +
                                  " rows expected, as in hidden_states, shape " +

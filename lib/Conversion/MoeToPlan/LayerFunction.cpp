@@ -159,6 +159,8 @@ LogicalResult LayerFunction::checkOps() {
           source && matchPattern(source, m_Constant()))
         return op.emitOpError("reads a constant tensor; make it an argument of "
                               "the function with moe.role = \"weight\"");
+    if (failed(checkRows(op)))
+      return failure();
     inferRows(op);
     ops.push_back(&op);
   }

@@ -76,6 +76,8 @@ private:
   mlir::LogicalResult checkWeights(moe::PrepackOp op);
   mlir::LogicalResult checkMesh(mlir::Operation &op);
   void inferRows(mlir::Operation &op);
+  /// Operands that are read together have as many rows.
+  mlir::LogicalResult checkRows(mlir::Operation &op) const;
   void formGroups();
 
   mlir::func::FuncOp func;

@@ -137,3 +137,77 @@ func.func @strided_input(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   return %0 : tensor<?x8xf32>
 }
+
+// -----
+
+func.func @rows_of_tokens(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %ids: tensor<?x2xi32> {moe.name = "topk_ids", moe.role = "input"},
+    %wt: tensor<?x2xf32> {moe.name = "topk_weights", moe.role = "input"},
+    %w: tensor<2x8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %offsets, %position, %source, %row_weight = moe.permute %ids, %wt {num_experts = 2 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<3xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  // expected-error @below {{operand 'input' has tokens rows, but the moe.permute of its offsets has tokens * 2; give both rows of the same tokens or slots}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<2x8x8xf32> offsets(%offsets : tensor<3xi32>) -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @source_of_positions(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %ids: tensor<?x2xi32> {moe.name = "topk_ids", moe.role = "input"},
+    %wt: tensor<?x2xf32> {moe.name = "topk_weights", moe.role = "input"},
+    %w: tensor<2x8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %offsets, %position, %source, %row_weight = moe.permute %ids, %wt {num_experts = 2 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<3xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<2x8x8xf32> offsets(%offsets : tensor<3xi32>)
+      source(%source : tensor<?xi32>) -> tensor<?x8xf32>
+  // expected-error @below {{operand 'input' has tokens * 2 rows, but the tensor of ids behind its source has tokens}}
+  %1 = moe.grouped_matmul %0, %w : tensor<?x8xf32>, tensor<2x8x8xf32> offsets(%offsets : tensor<3xi32>)
+      source(%source : tensor<?xi32>) -> tensor<?x8xf32>
+  return %1 : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @row_operand(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %ids: tensor<?x2xi32> {moe.name = "topk_ids", moe.role = "input"},
+    %wt: tensor<?x2xf32> {moe.name = "topk_weights", moe.role = "input"},
+    %s: tensor<?x1xf32> {moe.name = "s", moe.role = "input"},
+    %w: tensor<2x8x8xf32> {moe.name = "w", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %offsets, %position, %source, %row_weight = moe.permute %ids, %wt {num_experts = 2 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<3xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  // expected-error @below {{operand 'rows[0]' has tokens rows, but 'source' has tokens * 2}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<2x8x8xf32> offsets(%offsets : tensor<3xi32>)
+      source(%source : tensor<?xi32>) rows(%s : tensor<?x1xf32>) epilogue {
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.mulf %a, %b : f32
+    moe.yield %c : f32
+  } -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @sum_of_tokens(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %ids: tensor<?x2xi32> {moe.name = "topk_ids", moe.role = "input"},
+    %wt: tensor<?x2xf32> {moe.name = "topk_weights", moe.role = "input"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %offsets, %position, %source, %row_weight = moe.permute %ids, %wt {num_experts = 2 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<3xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  // expected-error @below {{operand 'rows' has tokens rows, but the moe.permute of its positions has tokens * 2}}
+  %0 = moe.unpermute %x, %position : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @slots(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
+    %ids: tensor<?x2xi32> {moe.name = "topk_ids", moe.role = "input"},
+    %wt: tensor<?x2xf32> {moe.name = "topk_weights", moe.role = "input"},
+    %order: tensor<2x8xi32> {moe.name = "order", moe.role = "weight"}) -> (tensor<?x8xf32> {moe.name = "output"}) {
+  %offsets, %position, %source, %row_weight = moe.permute %ids, %wt {num_experts = 2 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<3xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  // expected-error @below {{has top_k = 1 for tokens * 2 positions of tokens tokens; give the number of slots of a token}}
+  %0 = moe.gather_rows %x : tensor<?x8xf32> offsets(%offsets : tensor<3xi32>) source(%source : tensor<?xi32>)
+      columns(%order : tensor<2x8xi32>) {top_k = 1 : i64} -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
