@@ -218,10 +218,6 @@ moert_status *moejit_compile(moejit_compiler *compiler,
   // Sets the default floating-point state: numbers are parsed and compared
   // here.
   moert::FloatState state;
-  if (!compiler->jit.hasTarget())
-    return answer(invalidArgument(
-        "moejit_compile: no target is set; set moejit_options.target, as in "
-        "\"sm_90a\", or call moejit_load_layer for a device"));
   Result<JitLayer> layer =
       compile(__func__, *compiler, *source, /*device=*/nullptr);
   if (!layer)

@@ -220,6 +220,9 @@ Result<CompileOptions> Jit::chooseOptions(StringRef architecture,
     compile.target = part->architecture.str();
   if (!compile.isGpu() && !compile.part.empty())
     return invalidArgument("part " + whyNotPart(compile.target, compile.part));
+  if (!compile.isGpu())
+    return invalidArgument("no target is set; set moejit_options.target, as in "
+                           "\"sm_90a\", or give a device");
   if (moert::Status status = checkTarget(compile.target); !status)
     return status;
   if (device && compile.part.empty())

@@ -45,7 +45,9 @@ bool checkPlan(const Session &session, const MoeRunOptions &options) {
     return options.complain(
         "--tokens=" + llvm::Twine(options.tokens) +
         " is more than the layer's max_tokens, " + llvm::Twine(plan.maxTokens) +
-        (session.isIR() ? "" : "; raise it with --max-tokens"));
+        (session.isIR()        ? "; raise moe.max_tokens or max_tokens in it"
+         : options.isPackage() ? "; give moe-compile a larger --max-tokens"
+                               : "; raise it with --max-tokens"));
   if (options.hasValidTokens() && plan.findTensor("num_valid_tokens") < 0)
     return options.complain("--valid-tokens: the layer has no operand "
                             "num_valid_tokens");

@@ -230,7 +230,7 @@ TEST_F(JitCApiTest, LoadsALayerForTheHost) {
     if (moert_layer_tensor(layer, i)->role == MOERT_OUTPUT)
       EXPECT_EQ(memory[size_t(i)][0], 0);
   EXPECT_NE(take(moert_layer_run(layer, 3, nullptr, nullptr, 0))
-                .find("host has no other streams"),
+                .find("give MOERT_LAYER_STREAM"),
             std::string::npos);
   moert_layer_free(layer);
 
@@ -281,6 +281,15 @@ TEST_F(JitCApiTest, SaysWhatIsWrong) {
   options.device_part = nullptr;
   ASSERT_DONE(moejit_compiler_create(&options, &compiler));
   EXPECT_NE(compile().find("no target is set; set moejit_options.target"),
+            std::string::npos);
+  char *text;
+  moert_device *device;
+  EXPECT_NE(take(moejit_print_expectation(compiler, &source, nullptr, nullptr,
+                                          0, &text))
+                .find("no target is set; set moejit_options.target"),
+            std::string::npos);
+  EXPECT_NE(take(moejit_device_create_host(-1, &device))
+                .find("threads: -1 found; 1 to 4096, or 0 for the default"),
             std::string::npos);
   moejit_compiler_free(compiler);
   options.target = "sm_80";

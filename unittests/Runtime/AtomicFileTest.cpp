@@ -119,6 +119,15 @@ TEST_F(AtomicFileTest, ALinkStaysAndItsTargetIsReplaced) {
   EXPECT_EQ(get("far/made"), "made");
   EXPECT_EQ(list(), (Names{"far", "near", "link", "dangling"}));
 
+  // A link of the working directory, whose target stands beside it.
+  fs::path before = fs::current_path();
+  fs::current_path(at("far"));
+  fs::create_symlink("target", "beside");
+  moert::Status written = writeText("beside", "newer");
+  fs::current_path(before);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(get("far/target"), "newer");
+
   fs::create_symlink(at("loop"), at("loop"));
   EXPECT_NE(writeText(at("loop"), "x").message().find("Too many levels"),
             std::string::npos);

@@ -258,7 +258,8 @@ TEST_F(CApiTest, HandlesServeTheHostToo) {
   other.join();
   moert_layer_free(clone);
   EXPECT_NE(take(moert_layer_run(&layer, 20, nullptr, nullptr, 0))
-                .find("wrapStream: host has no other streams"),
+                .find("stream: host has none of the caller's; give "
+                      "MOERT_LAYER_STREAM"),
             std::string::npos);
 }
 

@@ -87,9 +87,6 @@ class Jit {
 public:
   explicit Jit(JitOptions options);
 
-  /// Whether the options name a GPU.
-  bool hasTarget() const { return options.compile.isGpu(); }
-
   /// Compiles the layer that `text` describes (JSON if its name ends with
   /// ".json", else IR) for a GPU of `architecture` ("sm_90"; empty: for the
   /// target of the options, which must be a GPU). If the target of the options

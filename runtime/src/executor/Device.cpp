@@ -34,8 +34,8 @@ int64_t Device::memoryBytes() const { return 0; }
 bool Device::takesMachineCode() const { return true; }
 
 Result<std::unique_ptr<Stream>> Device::wrapStream(void *) {
-  return unavailable("wrapStream: " + name() +
-                     " has no other streams; run on the executor's stream");
+  return unavailable("stream: " + name() +
+                     " has none of the caller's; give MOERT_LAYER_STREAM");
 }
 
 Result<std::unique_ptr<Event>> Device::createTimedEvent() {

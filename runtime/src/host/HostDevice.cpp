@@ -79,11 +79,10 @@ public:
 };
 
 /// The number of threads to make; an error for one that is not accepted.
-static Result<int> checkNumThreads(const char *call, int numThreads) {
+static Result<int> checkNumThreads(int numThreads) {
   if (numThreads < 0 || numThreads > kMaxHostThreads)
-    return invalidArgument(std::string(call) + ": " +
-                           std::to_string(numThreads) + " threads; 1 to " +
-                           std::to_string(kMaxHostThreads) +
+    return invalidArgument("threads: " + std::to_string(numThreads) +
+                           " found; 1 to " + std::to_string(kMaxHostThreads) +
                            ", or 0 for the default, are accepted");
   return numThreads == 0 ? chooseNumThreads() : Result<int>(numThreads);
 }
@@ -106,7 +105,7 @@ public:
   int numThreads() const override { return pool->getNumThreads(); }
 
   Status setNumThreads(int numThreads) override {
-    Result<int> count = checkNumThreads("setNumThreads", numThreads);
+    Result<int> count = checkNumThreads(numThreads);
     return count ? pool->resize(*count) : count.status();
   }
 
@@ -202,7 +201,7 @@ private:
 } // namespace
 
 Result<std::unique_ptr<Device>> createHostDevice(int numThreads) {
-  Result<int> count = checkNumThreads("createHostDevice", numThreads);
+  Result<int> count = checkNumThreads(numThreads);
   if (!count)
     return count.status();
   Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(*count);

@@ -20,9 +20,10 @@ namespace moert {
 /// The kernel's own limit.
 static constexpr int kMostLinks = 40;
 
+/// Ends in a slash.
 static std::string folderOfLink(const std::string &path) {
   size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
 }
 
 /// The folder's path without links; empty if there is none.

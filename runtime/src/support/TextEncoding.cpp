@@ -22,6 +22,9 @@ const char *explainEncoding(const char *text, size_t bytes) {
     return bytes >= 4 && (text[0] == 0) == first && (text[1] == 0) == second &&
            (text[2] == 0) == third && (text[3] == 0) == fourth;
   };
+  if (bytes >= 8 && begin.substr(4, 4) == "MOEP")
+    return "the file is a compiled package; run it as a file whose name ends "
+           "with .moepkg, or give the description that it was compiled from";
   if (startsWith("\xEF\xBB\xBF"))
     return "the file starts with a byte order mark; save it as UTF-8 without "
            "one";
