@@ -59,6 +59,8 @@ def Tile_KernelFormAttr : AttrDef<Tile_Dialect, "KernelForm"> {
                            "them only at its end">:$independent,
     DefaultValuedParameter<"bool", "false", "its first phase is independent, and the wait follows this phase">:$ahead,
     DefaultValuedParameter<"bool", "false", "its CTAs wait for each other, so all of them must run at once">:$resident,
+    DefaultValuedParameter<"bool", "false", "it lets the next launch begin behind its own wait: when that one begins, the "
+                           "launches before this one have ended">:$late,
     DefaultValuedParameter<"int64_t", "0", "registers of a thread when a CTA begins, if fewer than ptxas would "
                            "allocate; 0: as ptxas allocates">:$registers,
     DefaultValuedParameter<"int64_t", "0", "CTAs of a cluster, which access each other's shared memory; 0: none does">:$cluster);

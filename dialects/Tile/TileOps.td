@@ -109,12 +109,14 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     bool getIndependent() { return getFormAttr() && getFormAttr().getIndependent(); }
     bool getAhead() { return getFormAttr() && getFormAttr().getAhead(); }
     bool getResident() { return getFormAttr() && getFormAttr().getResident(); }
-    void setIndependent(bool independent) { setForm(independent, getAhead(), getResident()); }
-    void setAhead(bool ahead) { setForm(getIndependent(), ahead, getResident()); }
-    void setResident(bool resident) { setForm(getIndependent(), getAhead(), resident); }
+    bool getLate() { return getFormAttr() && getFormAttr().getLate(); }
+    void setIndependent(bool independent) { setForm(independent, getAhead(), getResident(), getLate()); }
+    void setAhead(bool ahead) { setForm(getIndependent(), ahead, getResident(), getLate()); }
+    void setResident(bool resident) { setForm(getIndependent(), getAhead(), resident, getLate()); }
+    void setLate(bool late) { setForm(getIndependent(), getAhead(), getResident(), late); }
 
   private:
-    void setForm(bool independent, bool ahead, bool resident);
+    void setForm(bool independent, bool ahead, bool resident, bool late);
 
   public:
   }];
@@ -272,6 +274,10 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     - `awaits` after a `tile.quantize` in the same kernel, whose rows the gemm multiplies: it waits in the same way
       until all CTAs have quantized their share. The counter is its `tile_counter`, if it has one, and is not 0
       when the kernel ends. `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
+    - `awaits` of a gemm with `shrunk` rows, alone in its kernel: a `tile.lora_shrink` in the launch before `signals` by
+      the counter's highest bit that earlier launches have ended. The gemm awaits that before it reads rows, and the end of the launch
+      before it only ahead of `shrunk` and its first result. The counter is its `tile_counter`, if it has one.
+      `await-rows` (`tile-rewrite-launches`) makes such gemms.
     - `tile_counter`: a counter of the tiles that CTAs have taken after their first one. Each CTA takes the next tile, so
       that tiles which share data run at about the same time, however long each takes. The counter is 0 when the
       kernel begins and when it ends. `dynamic-scheduler` (`tile-rewrite-launches`) adds it if `config` has `dynamic_scheduler`.
@@ -490,12 +496,15 @@ def Tile_RmsNormOp : Tile_Phase<"rms_norm", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
+def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink", [AttrSizedOperandSegments]> {
   let summary = "rows times the first matrices of their adapters";
   let description = [{
     The formula of `moe.lora_shrink`, on memrefs of the same shapes, for rows up to the last offset, at most
     `tokens * top_k`; rows from there on are not written. The result is f32, or each number is
     the sum of two of the element type of `a`: rows have all high ones, then all low ones.
+
+    With `signals` the launch sets the highest bit of that counter as soon as the launches before it have ended. A
+    `tile.gemm` that `awaits` it begins with its rows by then. `await-rows` (`tile-rewrite-launches`) adds the operand.
 
     ```mlir
     tile.lora_shrink gather tokens(%tokens) ins(%x : memref<?x2048xbf16>) a(%a : memref<4x128x16x2048xbf16>)
@@ -506,12 +515,13 @@ def Tile_LoraShrinkOp : Tile_Phase<"lora_shrink"> {
   let arguments = (ins
     I64:$tokens, Tile_In:$input, Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$matrices,
     Tile_I32In:$offsets, Tile_I32In:$source, Tile_I32In:$adapter_ids, Tile_Out:$result, Tile_I32Out:$adapter,
-    UnitAttr:$gather, I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+    Tile_OptI32InOut:$signals, UnitAttr:$gather, I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     (`gather` $gather^)? `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
     `a` `(` $matrices `:` type($matrices) `)` `offsets` `(` $offsets `:` type($offsets) `)`
     `source` `(` $source `:` type($source) `)` `adapter_ids` `(` $adapter_ids `:` type($adapter_ids) `)`
-    `outs` `(` $result `,` $adapter `:` type($result) `,` type($adapter) `)` attr-dict
+    `outs` `(` $result `,` $adapter `:` type($result) `,` type($adapter) `)`
+    (`signals` `(` $signals^ `:` type($signals) `)`)? attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -113,9 +113,7 @@ void AsyncEmitter::clusterBarrier() {
 //===----------------------------------------------------------------------===//
 
 void AsyncEmitter::prefetchTensorMap(int64_t i) {
-  NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(),
-                           NVVM::CacheEvictionPriorityAttr(), tensorMaps[i],
-                           /*predicate=*/Value(), b.getUnitAttr());
+  prefetch(tensorMaps[i], /*level=*/Attribute());
 }
 
 void AsyncEmitter::copyBox(Value shared, Value map, ArrayRef<I32> coordinates,

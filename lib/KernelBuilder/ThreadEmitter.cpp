@@ -12,6 +12,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "moec/Support/GpuInstructions.h"
 
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -49,7 +50,9 @@ void ThreadEmitter::waitForLaunchBefore() {
   NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait);
 }
 
-void ThreadEmitter::warpBarrier() { NVVM::SyncWarpOp::create(b, i32(-1)); }
+Operation *ThreadEmitter::warpBarrier() {
+  return NVVM::SyncWarpOp::create(b, i32(-1));
+}
 
 Operation *ThreadEmitter::barrierOf(Value number, int64_t threads) {
   return NVVM::BarrierOp::create(b, /*res=*/Type(), number, i32(threads),
@@ -333,17 +336,49 @@ constexpr llvm::StringLiteral kDeviceScope = "device";
 void ThreadEmitter::addReleasing(Value value, Value pointer) {
   // A separate fence, because LLVM's backend drops the order of the addition
   // itself.
-  LLVM::FenceOp::create(b, LLVM::AtomicOrdering::release, kDeviceScope);
+  fence(/*acquires=*/false);
   getAndAdd(value, pointer);
 }
 
-I32 ThreadEmitter::getAndAdd(Value value, Value pointer) {
-  return {b, LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer,
-                                       value, LLVM::AtomicOrdering::monotonic,
-                                       kDeviceScope)};
+void ThreadEmitter::prefetchWeights(Value pointer) {
+  markConstant(
+      prefetch(pointer, NVVM::PrefetchCacheLevelAttr::get(
+                            b.getContext(), NVVM::PrefetchCacheLevel::L2)));
 }
 
-void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
+Operation *ThreadEmitter::prefetch(Value pointer, Attribute level) {
+  return NVVM::PrefetchOp::create(
+      b, cast_or_null<NVVM::PrefetchCacheLevelAttr>(level),
+      NVVM::CacheEvictionPriorityAttr(), pointer, /*predicate=*/Value(),
+      level ? UnitAttr() : b.getUnitAttr());
+}
+
+void ThreadEmitter::setHighestBitReleasing(Value pointer) {
+  fence(/*acquires=*/false);
+  combine(/*adds=*/false, i32(std::numeric_limits<int32_t>::min()), pointer);
+}
+
+void ThreadEmitter::fenceAcquiring() { fence(/*acquires=*/true); }
+
+void ThreadEmitter::fence(bool acquires) {
+  LLVM::FenceOp::create(b,
+                        acquires ? LLVM::AtomicOrdering::acquire
+                                 : LLVM::AtomicOrdering::release,
+                        kDeviceScope);
+}
+
+I32 ThreadEmitter::combine(bool adds, Value value, Value pointer) {
+  return {b,
+          LLVM::AtomicRMWOp::create(
+              b, adds ? LLVM::AtomicBinOp::add : LLVM::AtomicBinOp::_or,
+              pointer, value, LLVM::AtomicOrdering::monotonic, kDeviceScope)};
+}
+
+I32 ThreadEmitter::getAndAdd(Value value, Value pointer) {
+  return combine(/*adds=*/true, value, pointer);
+}
+
+void ThreadEmitter::poll(Value pointer, function_ref<Flag(I32)> goesOn) {
   auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
   OpBuilder::InsertionGuard guard(b);
   b.createBlock(&loop.getBefore());
@@ -353,11 +388,21 @@ void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
                    /*isNonTemporal=*/false, /*isInvariant=*/false,
                    /*isInvariantGroup=*/false, LLVM::AtomicOrdering::acquire,
                    kDeviceScope));
-  if (modulus)
-    found = found % modulus;
-  scf::ConditionOp::create(b, found < I32(b, least), ValueRange());
+  scf::ConditionOp::create(b, goesOn(found), ValueRange());
   b.createBlock(&loop.getAfter());
   scf::YieldOp::create(b);
+}
+
+void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
+  poll(pointer, [&](I32 found) {
+    if (modulus)
+      found = found % modulus;
+    return found < I32(b, least);
+  });
+}
+
+void ThreadEmitter::awaitHighestBit(Value pointer) {
+  poll(pointer, [&](I32 found) { return found >= 0; });
 }
 
 I32 ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {

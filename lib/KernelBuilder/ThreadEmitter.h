@@ -44,7 +44,7 @@ public:
   /// Barriers of the CTA and of the warp; earlier writes are visible after
   /// them.
   mlir::Operation *barrier();
-  void warpBarrier();
+  mlir::Operation *warpBarrier();
   /// A named barrier (i32, 1 to 15) for `threads` threads of the CTA, whole
   /// warps.
   mlir::Operation *barrierOf(mlir::Value number, int64_t threads);
@@ -138,12 +138,20 @@ public:
   /// Adds to an i32 of global memory with release semantics: the thread's
   /// earlier writes are visible after a matching `awaitAtLeast`.
   void addReleasing(mlir::Value value, mlir::Value pointer);
+  /// Asks for a line of weights in the second-level cache.
+  void prefetchWeights(mlir::Value pointer);
+  /// Sets the highest bit of an i32 of global memory, with release order.
+  void setHighestBitReleasing(mlir::Value pointer);
+  /// Orders later accesses after writes that other threads have released.
+  void fenceAcquiring();
   /// Adds to an i32 of global memory, relaxed; returns the old value.
   I32 getAndAdd(mlir::Value value, mlir::Value pointer);
   /// Polls an i32 of global memory until it is at least `least`; with
   /// `modulus`, a power of two, the comparison is modulo that.
   void awaitAtLeast(mlir::Value least, mlir::Value pointer,
                     int64_t modulus = 0);
+  /// Polls an i32 of global memory until its highest bit is set.
+  void awaitHighestBit(mlir::Value pointer);
   /// An i32 of an argument that no launch of a run writes, so that it may be
   /// loaded before the wait for the launch before.
   I32 loadConstantI32(mlir::Value memref, mlir::ValueRange indices);
@@ -187,8 +195,17 @@ protected:
   void markConstant(mlir::Operation *op);
   /// Whether a memref is scratch.
   static bool isShared(mlir::Value memref);
+  /// Asks a cache of the `level` for a line; null: for a tensor map.
+  mlir::Operation *prefetch(mlir::Value pointer, mlir::Attribute level);
 
 private:
+  /// Orders the thread's accesses on the device: acquiring or releasing.
+  void fence(bool acquires);
+  /// Adds to an i32 of global memory, or sets its bits, relaxed; returns the
+  /// old value.
+  I32 combine(bool adds, mlir::Value value, mlir::Value pointer);
+  /// Loads an i32 of global memory, acquiring, while `goesOn` holds for it.
+  void poll(mlir::Value pointer, llvm::function_ref<Flag(I32)> goesOn);
   mlir::Value makeGlobal(mlir::MemRefType type, mlir::Attribute value,
                          int64_t alignment);
 

@@ -116,6 +116,29 @@ def test_tiles_of_appended_adapters(tiles, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
+#: Rows by tensor maps and by threads, tiles in a fixed and in any order, with more tiles than CTAs.
+AWAITED = {
+    "maps": ("block_m=16 block_n=64 stages=4 dynamic_scheduler",
+             "block_m=16 block_n=64 stages=4 map_rows dynamic_scheduler"),
+    "threads": ("block_m=16 block_n=64 stages=4 dynamic_scheduler",
+                "block_m=16 block_n=64 stages=3 map_rows=false dynamic_scheduler"),
+    "fixed_order": ("block_m=16 block_n=64 stages=4", "block_m=16 block_n=64 stages=4 map_rows"),
+}
+
+
+@pytest.mark.parametrize("form", AWAITED)
+def test_rows_ahead_of_their_adapters(form, runs):
+    """The second gemm multiplies its rows while the launch of their adapters runs."""
+    # Tiles of tokens without adapters have no k tile of the launch before.
+    case = appended(form, 3, adapters=2, rank=16, hidden_size=1032, num_experts=24, top_k=8, entry="ids", routing={})
+    configs = [f"--config={kernel}:{config}"
+               for kernel, config in zip(("experts_hidden", "experts_out"), AWAITED[form], strict=True)]
+    options = ("--target=sm_90a", "--device=sim:1-6", *for_tokens(case), *APPEND, *configs)
+    run = runs.get(case, *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
 #: CTAs with one row for few positions; parts of one and two tiles of rows; rows of an expert that threads look at in
 #: one round and in several; more experts and adapters than lanes; one expert for all.
 PARTS = {

@@ -85,6 +85,31 @@ llvm.func @independent_ends(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.form
 
 // -----
 
+// Behind an await, launches before the one before have ended: what they wrote is read, and counters change.
+llvm.func @awaits(%x: !llvm.ptr<1>, %counter: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
+  llvm.br ^bb1
+^bb1:
+  %0 = llvm.load %counter atomic syncscope("device") acquire {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+  %1 = llvm.icmp "sge" %0, %c : i32
+  llvm.cond_br %1, ^bb1, ^bb2
+^bb2:
+  nvvm.bar.warp.sync %c {moec.ends_await} : i32
+  %2 = llvm.load %x : !llvm.ptr<1> -> i32
+  %3 = llvm.atomicrmw add %counter, %2 syncscope("device") monotonic : !llvm.ptr<1>, i32
+  nvvm.griddepcontrol wait
+  llvm.store %3, %x : i32, !llvm.ptr<1>
+  llvm.return
+}
+llvm.func @awaits_and_stores(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
+  nvvm.bar.warp.sync %c {moec.ends_await} : i32
+  // expected-error@+1 {{accesses global memory}}
+  llvm.store %c, %x : i32, !llvm.ptr<1>
+  nvvm.griddepcontrol wait
+  llvm.return
+}
+
+// -----
+
 // The reads are not marked as weights.
 llvm.func @prefetch(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
   // expected-error@+1 {{accesses global memory}}

@@ -222,8 +222,8 @@ private:
     return tile::LoraShrinkOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getMatrices()),
         get(op.getOffsets()), get(op.getSource()), get(op.getAdapterIds()),
-        get(op.getResult()), get(op.getAdapter()), op.getGather(), op.getTopK(),
-        tile::ConfigAttr());
+        get(op.getResult()), get(op.getAdapter()), /*signals=*/Value(),
+        op.getGather(), op.getTopK(), tile::ConfigAttr());
   }
 
   Operation *create(moe::TensorScaleOp op) {

@@ -12,6 +12,7 @@
 // Launches may be dependent from sm_90 on (docs/design/lowering-to-gpu.md). A
 // kernel lets the next one begin as soon as it has begun itself: those who
 // begin wait, and whoever has room for them has begun all CTAs of this kernel.
+// A kernel whose form is `late` does so behind its own waits.
 
 #include "KernelBuilder/EntryMemRefs.h"
 #include "KernelBuilder/InlinePtx.h"
@@ -74,16 +75,27 @@ void orderLaunches(LLVM::LLVMFuncOp kernel) {
   });
   Block &entry = kernel.getBody().front();
   auto b = ImplicitLocOpBuilder::atBlockBegin(kernel.getLoc(), &entry);
-  NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::launch_dependents);
+  auto form = kernel->getAttrOfType<tile::KernelFormAttr>(kFormAttr);
+  bool isLate = form && form.getLate();
+  auto letDependentsBegin = [&] {
+    NVVM::GriddepcontrolOp::create(b,
+                                   NVVM::GridDepActionKind::launch_dependents);
+  };
+  if (!isLate)
+    letDependentsBegin();
   if (waits.empty()) {
-    auto form = kernel->getAttrOfType<tile::KernelFormAttr>(kFormAttr);
     if (form && form.getIndependent())
       b.setInsertionPoint(entry.getTerminator());
     waits.push_back(
         NVVM::GriddepcontrolOp::create(b, NVVM::GridDepActionKind::wait));
   }
-  for (NVVM::GriddepcontrolOp wait : waits)
+  for (NVVM::GriddepcontrolOp wait : waits) {
     renewMemoryBehind(wait, kernel);
+    if (!isLate)
+      continue;
+    b.setInsertionPointAfter(wait);
+    letDependentsBegin();
+  }
 }
 
 void makeKernel(func::FuncOp func, bool hasDependentLaunches) {

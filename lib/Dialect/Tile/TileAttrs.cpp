@@ -48,7 +48,7 @@ void tile::printIntegerList(AsmPrinter &printer, ArrayRef<int64_t> values) {
 LogicalResult
 KernelFormAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        bool /*independent*/, bool /*ahead*/, bool /*resident*/,
-                       int64_t registers, int64_t cluster) {
+                       bool /*late*/, int64_t registers, int64_t cluster) {
   constexpr int64_t most = 8;
   if (cluster < 0 || cluster > most)
     return emitError() << "'cluster' is " << cluster << "; 0 to " << most

@@ -36,13 +36,14 @@ void KernelOp::print(OpAsmPrinter &printer) {
   plan::printKernel(printer, *this);
 }
 
-void KernelOp::setForm(bool independent, bool ahead, bool resident) {
+void KernelOp::setForm(bool independent, bool ahead, bool resident, bool late) {
   int64_t registers = getFormAttr() ? getFormAttr().getRegisters() : 0;
   int64_t cluster = getFormAttr() ? getFormAttr().getCluster() : 0;
   auto form = KernelFormAttr::get(getContext(), independent, ahead, resident,
-                                  registers, cluster);
-  bool isPlain = form == KernelFormAttr::get(getContext(), false, false, false,
-                                             /*registers=*/0, /*cluster=*/0);
+                                  late, registers, cluster);
+  bool isPlain =
+      form == KernelFormAttr::get(getContext(), false, false, false, false,
+                                  /*registers=*/0, /*cluster=*/0);
   setFormAttr(isPlain ? KernelFormAttr() : form);
 }
 
@@ -487,7 +488,14 @@ LogicalResult RmsNormOp::verify() {
 LogicalResult LoraShrinkOp::verify() {
   if (failed(moe::verifyLoraShrink(*this, moe::LoraShrinkOperands(*this))))
     return failure();
-  return verifySeparate(*this, {getResult(), getAdapter()});
+  SmallVector<Value> outs{getResult(), getAdapter()};
+  if (getSignals()) {
+    outs.push_back(getSignals());
+    moe::OperandChecker check(*this);
+    if (failed(check.checkShape("signals", getSignals(), {{"1", 1}})))
+      return failure();
+  }
+  return verifySeparate(*this, outs);
 }
 
 LogicalResult LoraUpdateOp::verify() {

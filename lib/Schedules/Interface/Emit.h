@@ -37,6 +37,9 @@ inline constexpr llvm::StringLiteral kFormAttr = "moec.form";
 /// form is `ahead`: accesses before it touch no memory of launches that may
 /// still run.
 inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
+/// On a barrier behind which a kernel may read what launches have written that
+/// come before the launch before it, as that launch has signalled their end.
+inline constexpr llvm::StringLiteral kEndsAwaitAttr = "moec.ends_await";
 
 // The code of each schedule. It fails with a diagnostic on what it cannot emit.
 #define MOEC_GPU_SCHEDULE(NAME, TARGETS)                                       \

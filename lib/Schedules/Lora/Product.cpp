@@ -21,7 +21,7 @@ void SharedProduct::limitRegisters(const KernelBody &body) {
       kFormAttr,
       tile::KernelFormAttr::get(kernel.getContext(), kernel.getIndependent(),
                                 kernel.getAhead(), kernel.getResident(),
-                                ptxas::kAdapterRegisters,
+                                kernel.getLate(), ptxas::kAdapterRegisters,
                                 /*cluster=*/0));
 }
 

@@ -140,7 +140,9 @@ void GpuLoraShrink::emit() {
 } // namespace
 
 LogicalResult moec::emitGpuLoraShrink(Operation *phase, KernelBody body) {
+  auto op = cast<tile::LoraShrinkOp>(phase);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  GpuLoraShrink(cast<tile::LoraShrinkOp>(phase), emitter).emit();
+  signalStart(op, emitter);
+  GpuLoraShrink(op, emitter).emit();
   return success();
 }

@@ -14,6 +14,7 @@
 #include "Parts.h"
 #include "Product.h"
 #include "Schedules/Interface/Emit.h"
+#include "Slot.h"
 
 using namespace mlir;
 using namespace moec;
@@ -41,6 +42,8 @@ private:
     I32 first;
   };
 
+  /// Asks for the part's columns of the matrices while the launch before runs.
+  void prefetchMatrices(const Part &part, int64_t columns);
   void emitPart(const Part &part, int64_t columns);
   void emitTiles(const Part &part, Tiles tiles);
   void multiply(const Part &part, Tiles tiles);
@@ -128,7 +131,35 @@ void GpuLoraParts::emitTiles(const Part &part, Tiles tiles) {
   store(part, tiles, [&](I32 own) { return product.getOfLane(own); });
 }
 
+void GpuLoraParts::prefetchMatrices(const Part &part, int64_t columns) {
+  constexpr int64_t lineBytes = 128, elementBytes = 2;
+  int64_t perMatrix = shape.getColumnTiles(),
+          pitch = elementBytes * shape.width;
+  for (int64_t i = 0; i < columns; ++i) {
+    I32 tile = min(firstTile + i, shape.matrices * perMatrix - 1);
+    I32 column = tile % perMatrix * kChunk;
+    Value chosen;
+    for (auto [number, matrix] : llvm::enumerate(op.getMatrices())) {
+      Value start = emitter.address(
+          emitter.operand(matrix), {emitter.toIndex(part.adapter), part.group,
+                                    emitter.toIndex(column), emitter.index(0)});
+      chosen = chosen
+                   ? select(tile < int64_t(number) * perMatrix, chosen, start)
+                   : start;
+    }
+    I32 bytes = min(emitter.i32(kChunk), shape.rank - column) * pitch;
+    emitter.loop(readThread(emitter.b), divideUp(bytes, lineBytes),
+                 emitter.i32(emitter.getNumThreads()), [&](I32 line) {
+                   emitter.prefetchWeights(
+                       emitter.advance(chosen, line.toI64() * lineBytes));
+                 });
+  }
+}
+
 void GpuLoraParts::emitPart(const Part &part, int64_t columns) {
+  if (op.getSignals())
+    emitter.ifThen(part.adapter >= 0, [&] { prefetchMatrices(part, columns); });
+  waitForInput(op, emitter);
   emitter.ifThen((firstTile == 0) & (emitter.thread() < part.count), [&] {
     emitter.storeI32(part.adapter, emitter.operand(op.getAdapter()),
                      {parts.getRow(part, emitter.thread()), emitter.index(0)});
@@ -178,7 +209,10 @@ void GpuLoraParts::emit() {
 
 LogicalResult moec::emitGpuLoraParts(Operation *phase, KernelBody body) {
   SharedProduct::limitRegisters(body);
+  auto op = cast<tile::LoraShrinkOp>(phase);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  GpuLoraParts(cast<tile::LoraShrinkOp>(phase), emitter).emit();
+  beginEarly(op, emitter);
+  GpuLoraParts(op, emitter).emit();
+  waitForInput(op, emitter);
   return success();
 }

@@ -7,12 +7,41 @@
 
 #include "Slot.h"
 
+#include "Schedules/Interface/Emit.h"
 #include "moec/Support/GpuInstructions.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace moec;
 using namespace moec::lora;
+
+void lora::signalStart(tile::LoraShrinkOp op, ThreadEmitter &emitter) {
+  if (!op.getSignals())
+    return;
+  Value counter = emitter.operand(op.getSignals());
+  emitter.ifThen((emitter.cta() == 0) & (emitter.thread() == 0), [&] {
+    // Lower bits may count tiles of the gemm before.
+    emitter.setHighestBitReleasing(
+        emitter.address(counter, {emitter.index(0)}));
+  });
+}
+
+void lora::beginEarly(tile::LoraShrinkOp op, ThreadEmitter &emitter) {
+  if (!op.getSignals())
+    return;
+  emitter.fenceAcquiring();
+  Operation *barrier = emitter.warpBarrier();
+  auto yes = UnitAttr::get(op.getContext());
+  barrier->setAttr(kBetweenPhasesAttr, yes);
+  barrier->setAttr(kEndsAwaitAttr, yes);
+}
+
+void lora::waitForInput(tile::LoraShrinkOp op, ThreadEmitter &emitter) {
+  if (!op.getSignals())
+    return;
+  emitter.waitForLaunchBefore();
+  signalStart(op, emitter);
+}
 
 Index lora::findGroupByLanes(ThreadEmitter &emitter, Value offsets, Index row) {
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;

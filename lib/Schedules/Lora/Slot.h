@@ -24,6 +24,16 @@ struct Slot {
 /// warp give: their loads wait for no other.
 Index findGroupByLanes(ThreadEmitter &emitter, mlir::Value offsets, Index row);
 
+/// Sets the highest bit of the op's `signals`, if it has that counter: the
+/// launches before have ended. At the kernel's start, behind its wait for them.
+void signalStart(tile::LoraShrinkOp op, ThreadEmitter &emitter);
+
+/// With `signals`, the sort has ended when the kernel begins, as the launch
+/// before lets it begin late: the kernel may find its rows ahead of the wait
+/// for its input, which all threads call, also twice.
+void beginEarly(tile::LoraShrinkOp op, ThreadEmitter &emitter);
+void waitForInput(tile::LoraShrinkOp op, ThreadEmitter &emitter);
+
 /// The token, expert and adapter of a slot.
 class SlotTable {
 public:

@@ -194,7 +194,9 @@ void GpuLoraTile::emit() {
 } // namespace
 
 LogicalResult moec::emitGpuLoraTile(Operation *phase, KernelBody body) {
+  auto op = cast<tile::LoraShrinkOp>(phase);
   ThreadEmitter emitter(body.func, body.kernel, body.threads);
-  GpuLoraTile(cast<tile::LoraShrinkOp>(phase), emitter).emit();
+  signalStart(op, emitter);
+  GpuLoraTile(op, emitter).emit();
   return success();
 }

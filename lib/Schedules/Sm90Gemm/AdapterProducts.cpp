@@ -32,7 +32,9 @@ SmallVector<I32> Sm90AdapterProducts::load(const Sm90Tile &tile, int64_t rows) {
 
 SmallVector<I32> Sm90AdapterProducts::loadAwaited(Sm90Gemm &gemm,
                                                   const Sm90Tile &tile) {
-  gemm.waitInRole();
+  // The warp has awaited rows already if it copies them.
+  if (!gemm.awaitsRows() || !gemm.shape.tile().mapRows)
+    gemm.waitInRole();
   return Sm90AdapterProducts(gemm).load(tile, gemm.shape.tile().getMaxBlockM());
 }
 

@@ -32,7 +32,8 @@ public:
 
   //===--- The warp of TMA copies ---===//
 
-  /// Loads the adapters of a tile's rows when the launches before have ended.
+  /// Loads the adapters of a tile's rows when the launches that write them have
+  /// ended.
   static llvm::SmallVector<I32> loadAwaited(Sm90Gemm &gemm,
                                             const Sm90Tile &tile);
   /// Stands for the result of loadAwaited in a tile whose rows have no
@@ -91,8 +92,14 @@ public:
           auto copyPart = [&](I32 part, State now) {
             return step(now, [&](I32 stage) {
               Own own = getPart(adapter, part);
-              copyRows(tile, found.rows, own, stage);
+              if (!gemm.awaitsRows()) {
+                copyRows(tile, found.rows, own, stage);
+                return copyWeights(tile, own, stage);
+              }
+              // The rows alone come from the launch before.
               copyWeights(tile, own, stage);
+              gemm.waitInRole();
+              copyRows(tile, found.rows, own, stage);
             });
           };
           // Unrolled parts would keep addresses of each other in registers.

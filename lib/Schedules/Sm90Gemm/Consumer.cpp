@@ -191,6 +191,8 @@ void Sm90Consumer::ifBehindFirst(Index step, function_ref<void()> body) {
 void Sm90Consumer::finish(const Sm90Part &part,
                           const Sm90EpilogueOperands &operands,
                           const Sm90Sums &sums) {
+  if (gemm.awaitsRows())
+    gemm.waitInRole();
   ifComplete([&] {
     if (failed(emitSm90Epilogue(gemm, part, operands, sums)))
       status = failure();

@@ -34,7 +34,8 @@ Sm90Gemm::Sm90Gemm(tile::GemmOp op, AsyncEmitter &emitter, Sm90Gemm *before)
              shared,
              {/*stages=*/1, /*stageBytes=*/0, /*firstStage=*/0,
               shape.shared().getShareBarrierOffset()}),
-      before(before), quantization(sm90::getQuantization(op)) {
+      before(before), quantization(sm90::getQuantization(op)),
+      areRowsAwaited(sm90::awaitsRows(op)) {
   if (before)
     firstMap = before->firstMap +
                int64_t(sm90::getTensorMaps(before->op, before->shape).size());
@@ -78,7 +79,7 @@ void Sm90Gemm::setForm(const KernelBody &body) {
       kFormAttr,
       tile::KernelFormAttr::get(
           op.getContext(), kernel.getIndependent(), kernel.getAhead(),
-          kernel.getResident(),
+          kernel.getResident(), kernel.getLate(),
           registers.hasReducedRegisters() ? registers.getRegisters() : 0,
           ctas > 1 ? ctas : 0));
 }
@@ -95,6 +96,33 @@ static Value getCounter(AsyncEmitter &emitter, Value counter) {
 void Sm90Gemm::waitInRole() {
   if (op.getIds())
     emitter.waitForLaunchBefore();
+}
+
+void Sm90Gemm::pollRows() {
+  emitter.awaitHighestBit(getCounter(emitter, op.getAwaits()));
+}
+
+/// Behind the op, memory has what launches before the last one have written.
+static void endAwait(Operation *barrier) {
+  auto yes = UnitAttr::get(barrier->getContext());
+  barrier->setAttr(kBetweenPhasesAttr, yes);
+  barrier->setAttr(kEndsAwaitAttr, yes);
+}
+
+void Sm90Gemm::waitForRows() {
+  if (!areRowsAwaited)
+    return waitInRole();
+  emitter.ifThen(emitter.lane() == 0, [&] { pollRows(); });
+  endAwait(emitter.warpBarrier());
+  if (shape.tile().mapRows)
+    emitter.fenceAsyncGlobal();
+}
+
+void Sm90Gemm::waitForRowsAsConsumers() {
+  if (!areRowsAwaited)
+    return waitInRole();
+  emitter.ifThen(emitter.thread() == kWarpgroup, [&] { pollRows(); });
+  endAwait(emitter.consumerBarrier());
 }
 
 void Sm90Gemm::signal() {

@@ -76,6 +76,12 @@ public:
   /// weights can be copied early; each role waits before it accesses anything
   /// else.
   void waitInRole();
+  /// As waitInRole, but for the launches that have made the gemm's rows: that
+  /// of adapters may still run behind them. Whole warps.
+  void waitForRows();
+  /// The same for all consumers.
+  void waitForRowsAsConsumers();
+  bool awaitsRows() const { return areRowsAwaited; }
   /// Signals to the second gemm, or to the sums behind the last one, that the
   /// CTA's results are stored, and adds the CTA's share of such sums. All
   /// consumers, after their last tile.
@@ -96,8 +102,13 @@ private:
   /// Consumers: waits for the results of all CTAs and adds the CTA's share.
   void addSums(tile::GatherReduceOp sums);
 
+  /// One thread: polls until the launch before has signalled that earlier ones
+  /// have ended.
+  void pollRows();
+
   Sm90Gemm *before;
   tile::QuantizeOp quantization;
+  bool areRowsAwaited;
   int64_t firstMap = 0;
 };
 

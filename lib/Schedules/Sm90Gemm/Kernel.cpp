@@ -44,9 +44,11 @@ LogicalResult moec::emitSm90Gemm(Operation *phase, KernelBody body) {
         emitter.increaseRegisters(registers.getConsumerRegisters());
         if (splitsK)
           emitter.clusterWait();
-        first.waitInRole();
+        first.waitForRowsAsConsumers();
         first.quantizeRows();
         status = emitSm90Consumer(gemms);
+        if (first.awaitsRows())
+          first.waitInRole();
       });
   // No CTA ends while the other one may arrive at its barriers.
   if (first.shape.tile().getClusterCtas() > 1)

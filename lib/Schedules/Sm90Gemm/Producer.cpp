@@ -177,7 +177,7 @@ void BoxProducer::setup() {
     });
     return done + steps;
   });
-  gemm.waitInRole();
+  gemm.waitForRows();
   if (gemm.quantizesRows())
     gemm.awaitBefore();
 }
@@ -213,7 +213,7 @@ void moec::emitSm90Producer(Sm90Gemms &gemms) {
       state = BoxProducer(gemm).emit(state);
   };
   auto emitRows = [&] {
-    first.waitInRole();
+    first.waitForRows();
     if (first.quantizesRows())
       first.awaitBefore();
     PipelineState state = emitSm90RowCopies(first, first.pipeline.first());

@@ -230,6 +230,9 @@ RowProducer::Loaded RowProducer::loadTile(const Rows &rows,
 
 RowProducer::Loaded RowProducer::copyAdapters(const Rows &rows, State state) {
   Sm90AdapterProducts adapters(gemm);
+  // Consumers multiply the tile's input until the launch before has ended.
+  if (gemm.awaitsRows() && shape.tile().mapRows)
+    state = copies.publishAll(state);
   Loaded first{state, emitter.i32(0)};
   Loaded last = adapters.forTiles(
       rows.tile, rows.adapters.front(), first,

@@ -16,6 +16,7 @@
 #include "moec/Dialect/Moe/PrepackedFormat.h"
 #include "moec/Dialect/Moe/Prepacking.h"
 #include "moec/Schedules/Rewrites/AppendAdapters.h"
+#include "moec/Schedules/Rewrites/AwaitRows.h"
 #include "moec/Schedules/Rewrites/CountIds.h"
 #include "moec/Schedules/Rewrites/FollowPhase.h"
 #include "moec/Schedules/Rewrites/JoinRouting.h"
@@ -353,6 +354,23 @@ std::string splitIllegal(tile::GemmOp gemm, const GemmProblem &problem,
   return reason.empty() ? reason : ", but " + reason + "; give 0";
 }
 
+/// Reason why a gemm cannot begin with its rows while the launch before it
+/// runs; empty if it can.
+std::string awaitIllegal(tile::GemmOp gemm, const GemmProblem &problem,
+                         const TileShape &tile) {
+  if (!problem.adapters)
+    return "no k tiles of adapters follow those of its rows";
+  if (!gemm.getIds())
+    return "it reads 'offsets' first, for which it waits";
+  if (gemm.getSignals())
+    return "it signals by the same counter";
+  if (gemm.getNumValidTokens())
+    return "it begins with rows of zeros";
+  if (tile.getClusterCtas() > 1)
+    return "its CTAs are in clusters";
+  return {};
+}
+
 std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
                         const Target &target) {
   auto gemm = cast<tile::GemmOp>(op);
@@ -402,6 +420,9 @@ std::string gemmIllegal(Operation *op, tile::ConfigAttr config,
       return "the kernel cannot quantize the gemm's rows: " + reason;
     if (gemm.getSignals())
       return "it has 'signals', but the kernel quantizes its rows";
+  } else if (awaitsRows(gemm)) {
+    if (std::string reason = awaitIllegal(gemm, problem, tile); !reason.empty())
+      return "it has 'awaits', but " + reason + "; leave it out";
   } else if (gemm.getAwaits() || (gemm.getSignals() && !getSums(gemm))) {
     if (tile.hasDynamicScheduler)
       return "dynamic_scheduler = true, but tiles of joined gemms have a fixed "
@@ -448,6 +469,14 @@ bool countsTooManyTiles(tile::GemmOp gemm, tile::LoadAttr load) {
   return tiles * shape.tile().getNTiles() >= most;
 }
 
+/// `AwaitsRows::whyNotAwaited`.
+std::string whyNotAwaited(tile::GemmOp gemm) {
+  if (gemm.getAwaits())
+    return "the gemm awaits others already";
+  GemmShape shape(gemm, gemm.getConfigAttr());
+  return awaitIllegal(gemm, shape.problem(), shape.tile());
+}
+
 /// `QuantizesInputs::whyApart`.
 std::string whyQuantizedApart(tile::QuantizeOp quantize, tile::GemmOp gemm,
                               tile::LoadAttr load) {
@@ -468,6 +497,8 @@ std::string whySumsApart(tile::GemmOp gemm, tile::GatherReduceOp sums,
     return "the kernel quantizes the gemm's rows";
   if (gemm.getSignals())
     return "the gemm signals already";
+  if (awaitsRows(gemm))
+    return "the launch before it signals by the same counter";
   if (GemmShape(gemm, gemm.getConfigAttr()).tile().getClusterCtas() > 1)
     return kHasClusters.str();
   if (!gemm.takesAllGroups())
@@ -580,10 +611,11 @@ struct ModelledGemm : ScheduleWith<Base, ModelsTime, Interfaces...> {
 };
 
 struct GemmSchedule final
-    : ModelledGemm<Schedule, AppendsAdapters, CountsIds, SplitsColumns,
-                   JoinsProducts, JoinsSums, QuantizesInputs, FollowsPhase,
-                   FollowsSort, RunsPhases, PermutesRows, SplitsLargeGroups,
-                   QuantizesRows, MulticastsWeights, KnowsSpills, OrdersSums> {
+    : ModelledGemm<Schedule, AppendsAdapters, AwaitsRows, CountsIds,
+                   SplitsColumns, JoinsProducts, JoinsSums, QuantizesInputs,
+                   FollowsPhase, FollowsSort, RunsPhases, PermutesRows,
+                   SplitsLargeGroups, QuantizesRows, MulticastsWeights,
+                   KnowsSpills, OrdersSums> {
   GemmSchedule() : ModelledGemm("sm90.gemm", "tile.gemm") {}
   std::string whyConfigIllegal(Operation *op, tile::ConfigAttr config,
                                const Target &target) const override {
@@ -612,6 +644,9 @@ struct GemmSchedule final
   tile::SumOrderAttr getSumOrder(tile::GemmOp op,
                                  tile::ConfigAttr config) const override {
     return getGemmOrder(op, config);
+  }
+  std::string whyNotAwaited(tile::GemmOp gemm) const override {
+    return ::whyNotAwaited(gemm);
   }
   double predictSaved(int64_t ids, const DeviceRates &device) const override {
     return sm90::predictCounting(ids, device);

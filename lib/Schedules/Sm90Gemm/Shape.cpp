@@ -82,6 +82,11 @@ tile::QuantizeOp sm90::getQuantization(tile::GemmOp op) {
                         : nullptr;
 }
 
+bool sm90::awaitsRows(tile::GemmOp op) {
+  return op.getAwaits() && op.getShrunk() && !getPartner(op) &&
+         !getQuantization(op);
+}
+
 tile::GatherReduceOp sm90::getSums(tile::GemmOp op) {
   auto sums = dyn_cast_or_null<tile::GatherReduceOp>(op->getNextNode());
   return sums && sums.getAwaits() && sums.getAwaits() == op.getSignals()

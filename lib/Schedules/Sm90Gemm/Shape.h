@@ -151,6 +151,10 @@ tile::GemmOp getPartner(tile::GemmOp op);
 /// if there is none.
 tile::QuantizeOp getQuantization(tile::GemmOp op);
 
+/// Whether the gemm begins with its rows before the launch before it, which
+/// computes its `shrunk` rows, has ended.
+bool awaitsRows(tile::GemmOp op);
+
 /// The sums of the gemm's rows behind it in its kernel, to which it signals;
 /// null if there are none.
 tile::GatherReduceOp getSums(tile::GemmOp op);

@@ -21,6 +21,8 @@
 
 #include "moec/Schedules/CtaOrder.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace moec;
 
@@ -170,6 +172,9 @@ void Sm90TileScheduler::draw(const Items &items, Flag draws, I32 iteration) {
     I32 drawn = emitter.getAndAdd(emitter.i32(increment * ctas), counter());
     if (increment > 1)
       drawn = drawn / increment;
+    // The launch before has set the highest bit.
+    if (sm90::awaitsRows(op))
+      drawn = drawn & std::numeric_limits<int32_t>::max();
     I32 before = parityAt(iteration) ^ 1, stage = stageAt(iteration);
     numbers.empty(stage).wait(before);
     publish(drawn + items.step, stage);
@@ -183,8 +188,8 @@ I32 Sm90TileScheduler::take(I32 iteration, bool isConsumer) {
   I32 stage = stageAt(iteration);
   // A consumer knows the index without a wait: threads that copy rows arrive
   // for the last stage of a tile after the draw, and the consumer has waited
-  // for that stage.
-  bool isKnown = isConsumer && shape.hasRowThreads();
+  // for that stage. Rows that are awaited ahead of adapters arrive before.
+  bool isKnown = isConsumer && shape.hasRowThreads() && !sm90::awaitsRows(op);
   if (!isKnown)
     numbers.full(stage).wait(parityAt(iteration));
   I32 taken = emitter.loadWord(numbers.stageAddress(stage));

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 // Verifies that kernels wait for the launch before them, by a forward walk over
 // the blocks that some path reaches without a wait. In a kernel of the form
-// `ahead`, accesses pass up to the barrier that ends its first phase.
+// `ahead`, accesses pass up to the barrier that ends its first phase. Behind a
+// barrier that ends an await for earlier launches, all but stores pass.
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -34,6 +35,9 @@ constexpr llvm::StringLiteral kFormAttr = "moec.form";
 /// On the barrier up to which a kernel of the form `ahead` does not access
 /// memory of launches that it may overlap.
 constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
+/// On a barrier behind which a kernel knows that launches have ended that come
+/// before the launch before it.
+constexpr llvm::StringLiteral kEndsAwaitAttr = "moec.ends_await";
 
 /// Whether a pointer may lead to memory that another kernel uses.
 class GlobalPointers {
@@ -103,31 +107,36 @@ public:
 
   LogicalResult run() {
     SmallVector<State> worklist{
-        {&func.getBody().front(), form && form.getAhead()}};
+        {&func.getBody().front(),
+         form && form.getAhead() ? Passing::All : Passing::None}};
     DenseSet<State> reached{worklist.front()};
     while (!worklist.empty()) {
       State state = worklist.pop_back_val();
-      bool isAhead = state.getInt();
-      if (waitsOrLacks(*state.getPointer(), isAhead))
+      Passing passing = state.getInt();
+      if (waitsOrLacks(*state.getPointer(), passing))
         continue;
       for (Block *next : state.getPointer()->getSuccessors())
-        if (State entered(next, isAhead); reached.insert(entered).second)
+        if (State entered(next, passing); reached.insert(entered).second)
           worklist.push_back(entered);
     }
     return failure(hasFailed);
   }
 
 private:
-  /// A block, and whether accesses pass at its start.
-  using State = llvm::PointerIntPair<Block *, 1, bool>;
+  /// The accesses that pass without a wait.
+  enum class Passing : unsigned { None, AllButStores, All };
+  /// A block, and what passes at its start.
+  using State = llvm::PointerIntPair<Block *, 2, Passing>;
 
   /// Whether the walk ends at the block: it waits, or lacks a wait, which is
-  /// reported once. `isAhead`: whether accesses pass, on entry at the block's
-  /// start, on return at its end.
-  bool waitsOrLacks(Block &block, bool &isAhead) {
+  /// reported once. `passing`: what passes, on entry at the block's start, on
+  /// return at its end.
+  bool waitsOrLacks(Block &block, Passing &passing) {
     for (Operation &op : block) {
       if (op.hasAttr(kEndsAheadAttr))
-        isAhead = false;
+        passing = Passing::None;
+      if (op.hasAttr(kEndsAwaitAttr))
+        passing = Passing::AllButStores;
       if (auto control = dyn_cast<NVVM::GriddepcontrolOp>(op)) {
         if (control.getKind() == NVVM::GridDepActionKind::wait)
           return true;
@@ -135,11 +144,23 @@ private:
       }
       if (isa<LLVM::ReturnOp>(op))
         return report(op, "ends the kernel");
-      if (!isAhead && !(form && form.getIndependent()) && isAccess(op))
+      bool passes = passing == Passing::All ||
+                    (passing == Passing::AllButStores && !isStore(op)) ||
+                    isPoll(op) || (form && form.getIndependent());
+      if (!passes && isAccess(op))
         return report(op, "accesses global memory");
     }
     return false;
   }
+
+  /// An acquire load orders what follows it itself.
+  static bool isPoll(Operation &op) {
+    auto load = dyn_cast<LLVM::LoadOp>(op);
+    return load && load.getOrdering() == LLVM::AtomicOrdering::acquire;
+  }
+
+  /// Counters that a launch shares with those before it alone may change.
+  static bool isStore(Operation &op) { return isa<LLVM::StoreOp>(op); }
 
   bool isAccess(Operation &op) {
     if (isMemoryEffectFree(&op) || op.hasAttr(kWeightsAttr))

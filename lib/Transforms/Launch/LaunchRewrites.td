@@ -27,6 +27,7 @@ include "DynamicScheduler.td"
 include "QuantizeInputs.td"
 include "JoinSums.td"
 include "MulticastWeights.td"
+include "AwaitRows.td"
 include "SplitSort.td"
 include "FuseRouting.td"
 include "JoinRouting.td"
@@ -46,6 +47,7 @@ defvar LaunchRewrites = [
   QuantizeInputsRewrite,
   JoinSumsRewrite,
   MulticastWeightsRewrite,
+  AwaitRowsRewrite,
   SplitSortRewrite,
   FuseRoutingRewrite,
   JoinRoutingRewrite,

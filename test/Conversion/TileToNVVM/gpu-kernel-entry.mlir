@@ -103,6 +103,21 @@ func.func @independent(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, mo
   return
 }
 
+// A late kernel lets the next launch begin behind its wait.
+// SM90-LABEL: llvm.func @late
+// SM90-NOT: nvvm.griddepcontrol launch_dependents
+// SM90: nvvm.griddepcontrol wait
+// SM90-NEXT: nvvm.griddepcontrol launch_dependents
+// SM90: memref.load
+// SM90-NOT: nvvm.griddepcontrol
+// SM90: llvm.return
+func.func @late(%x: memref<?x8xf32>, %t: i64) attributes {moec.kernel, moec.form = #tile.kernel_form<late = true>, moec.block = 96 : i64} {
+  %i = arith.index_cast %t : i64 to index
+  %0 = memref.load %x[%i, %i] : memref<?x8xf32>
+  memref.store %0, %x[%i, %i] : memref<?x8xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @other
 func.func @other() {
   return

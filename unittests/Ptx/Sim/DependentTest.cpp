@@ -189,6 +189,27 @@ TEST(Dependent, WhoEndsWithoutWaitingBreaksTheChain) {
   EXPECT_MESSAGE(findError({first(), idle, reader}), "race: a read");
 }
 
+TEST(Dependent, LaunchesBeforeALateOneHaveEndedWhenTheNextBegins) {
+  std::string load = "ld.global.b32 %r4, [%rd3];\n";
+  std::string reader = kernelOf(std::string(kBegin) + load + kWait +
+                                "st.global.b32 [%rd5], %r4;");
+  std::string late = kernelOf(std::string(kWait) + kBegin);
+  EXPECT_EQ(findError({first(), late, reader}), "");
+  EXPECT_MESSAGE(
+      findError({first(), kernelOf(std::string(kBegin) + kWait), reader}),
+      "race: a read");
+  // One CTA lets it begin without a wait.
+  std::string mixed = kernelOf("setp.eq.b32 %p1, %r1, 1;\n"
+                               "@%p1 griddepcontrol.launch_dependents;\n" +
+                               std::string(kWait) + kBegin);
+  EXPECT_MESSAGE(findError({first(), mixed, reader}), "race: a read");
+  // The late launch itself may still run.
+  std::string writer =
+      kernelOf(std::string(kWait) + kBegin + "st.global.b32 [%rd4], 9;");
+  std::string next = replaced(reader, "[%rd3]", "[%rd4]");
+  EXPECT_MESSAGE(findError({first(), writer, next}), "race: a read");
+}
+
 TEST(Dependent, OneThreadWaitsForAllThatSynchronizeWithIt) {
   std::string text = replaced(
       second(), kWait,

@@ -85,9 +85,24 @@ void Engine::begin(Launch &launch) {
   launch.state = Launch::State::Running;
   launch.isAfter.assign(batch->size(), false);
   launch.isOver.assign(batch->size(), false);
-  // An early start of the CTAs makes no writes visible to them.
+  // An early start of the CTAs makes no writes visible to them, unless all CTAs
+  // of the launch before have waited: what had ended by then is over.
   if (launch.isDependent) {
-    launch.isBehind = (*batch)[launch.after.front()]->isBehind;
+    const Launch &before = *(*batch)[launch.after.front()];
+    launch.isBehind = before.isBehind;
+    if (before.isDependent || !before.hasLetEarly) {
+      launch.isAfter = before.isAfter;
+      launch.toldBefore.join(before.toldBefore);
+    }
+    if (before.isDependent && !before.hasLetEarly) {
+      const Launch &ended = *(*batch)[before.after.front()];
+      addAllOver(launch.isAfter, ended);
+      launch.toldBefore.join(ended.told);
+    }
+    dropOver(launch.toldBefore, launch.isAfter);
+    for (size_t i = 0; i < launch.isAfter.size(); ++i)
+      if (launch.isAfter[i])
+        launch.isBehind[i] = true;
     return;
   }
   for (size_t earlier : launch.after) {
@@ -429,20 +444,24 @@ void Engine::letDependentsBegin(Cta &cta) {
   if (cta.letsDependentsBegin)
     return;
   cta.letsDependentsBegin = true;
+  cta.launch.hasLetEarly |= !cta.hasWaited;
   ++cta.launch.numLetting;
   noteProgress();
 }
 
 bool Engine::waitForLaunchBefore(Warp &warp, LaneMask mask) {
   Launch &launch = warp.cta.launch;
-  if (!launch.isDependent)
+  if (!launch.isDependent) {
+    warp.cta.hasWaited = true;
     return true;
+  }
   const Launch &before = *(*batch)[launch.after.front()];
   if (before.state != Launch::State::Done) {
     warp.current().state = GroupState::Launch;
     return false;
   }
   launch.hasWaited = true;
+  warp.cta.hasWaited = true;
   ClockRef end(new Clock(warp.cta.serial, unsigned(warp.cta.warps.size())));
   end->launches = {before.id};
   warp.acquire(mask, end);

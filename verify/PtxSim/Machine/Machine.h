@@ -338,6 +338,8 @@ struct Cta {
   int64_t freeRegisters = 0;
   /// Whether the CTA no longer holds up the dependent launch.
   bool letsDependentsBegin = false;
+  /// Whether a thread has waited for the launch before.
+  bool hasWaited = false;
 };
 
 //===----------------------------------------------------------------------===//
@@ -355,6 +357,8 @@ struct Launch {
   /// Whether its CTAs may start before the single preceding kernel has ended,
   /// and whether one of its threads has waited for that end.
   bool isDependent = false, hasWaited = false;
+  /// Whether a CTA has let the dependent launch begin without a wait.
+  bool hasLetEarly = false;
   /// Launches, by index in the batch, that are ordered before its CTAs (set at
   /// their start), and before its end (set then).
   std::vector<bool> isAfter, isOver;
