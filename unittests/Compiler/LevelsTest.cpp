@@ -74,8 +74,8 @@ TEST(LevelsTest, FactsRuleOutRewrites) {
   facts = {/*dependentLaunches=*/true, /*keepsBuffers=*/true};
   EXPECT_EQ(getRewritesOff(facts),
             (Names{"append-adapters", "expand-adapters", "quantize-rows",
-                   "quantize-results", "permute-rows", "join-routing",
-                   "split-columns"}));
+                   "quantize-results", "permute-rows", "await-rows",
+                   "join-routing", "split-columns"}));
   EXPECT_EQ(whyOff("dynamic-scheduler", facts, {"dynamic-scheduler"}),
             "disabled");
 }
