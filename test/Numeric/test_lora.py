@@ -139,6 +139,13 @@ def test_rows_ahead_of_their_adapters(form, runs):
     assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
 
 
+def test_no_rows_ahead_of_adapters(runs):
+    """The launch of adapters has no CTA that signals."""
+    case = appended("no_tokens", 0, adapters=2, rank=16, max_tokens=8, entry="ids", routing={})
+    report = runs.get(case, *SEEDS, *APPEND).check()
+    assert report.ok, report.failures
+
+
 #: CTAs with one row for few positions; parts of one and two tiles of rows; rows of an expert that threads look at in
 #: one round and in several; more experts and adapters than lanes; one expert for all.
 PARTS = {

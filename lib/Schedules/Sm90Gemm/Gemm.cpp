@@ -99,7 +99,10 @@ void Sm90Gemm::waitInRole() {
 }
 
 void Sm90Gemm::pollRows() {
-  emitter.awaitHighestBit(getCounter(emitter, op.getAwaits()));
+  // Without tokens the launch before has no CTAs.
+  emitter.ifThen(emitter.tokens() != 0, [&] {
+    emitter.awaitHighestBit(getCounter(emitter, op.getAwaits()));
+  });
 }
 
 /// Behind the op, memory has what launches before the last one have written.

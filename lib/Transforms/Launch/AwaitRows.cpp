@@ -7,6 +7,7 @@
 
 #include "moec/Schedules/Rewrites/AwaitRows.h"
 #include "AdapterRewrite.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace moec;
@@ -35,8 +36,12 @@ private:
   /// Gives a kernel's phase the counter as one more argument.
   FailureOr<Value> addCounter(tile::KernelOp kernel, Type type);
 
-  /// Shrinks that signal, whose launches have the counter.
-  llvm::SmallPtrSet<Operation *, 4> signalling;
+  /// The kernel of a shrink that signals, as only those do whose gemm awaits
+  /// it: other gemms would find the bit in their counter of tiles.
+  tile::KernelOp makeSignalling(plan::LaunchOp shrink, Type counter);
+
+  /// From a shrink's kernel to the copy that signals.
+  llvm::MapVector<Operation *, tile::KernelOp> signalling;
 };
 
 } // namespace
@@ -132,6 +137,22 @@ FailureOr<Value> AwaitRows::addCounter(tile::KernelOp kernel, Type type) {
   return Value(kernel.getArgument(number));
 }
 
+tile::KernelOp AwaitRows::makeSignalling(plan::LaunchOp shrink, Type counter) {
+  tile::KernelOp kernel = getKernel(shrink);
+  tile::KernelOp &copy = signalling[kernel];
+  if (copy)
+    return copy;
+  copy = kernel.clone();
+  symbols.insert(copy, std::next(kernel->getIterator()));
+  FailureOr<Value> argument = addCounter(copy, counter);
+  if (failed(argument))
+    return nullptr;
+  auto phases = copy.getBody().getOps<tile::LoraShrinkOp>();
+  (*phases.begin()).getSignalsMutable().assign(*argument);
+  setLaunchShape(copy, context.target);
+  return copy;
+}
+
 LogicalResult AwaitRows::commit(const RewriteSite &site) {
   tile::KernelOp product = getKernel(site.getLaunch(1));
   auto gemm = getPhase<tile::GemmOp>(site.getLaunch(1));
@@ -147,19 +168,11 @@ LogicalResult AwaitRows::commit(const RewriteSite &site) {
       launch.getOutsMutable().append(counter);
     // The sort has ended when the gemm begins, so that the counter is clear.
     getKernel(cast<plan::LaunchOp>(shrink->getPrevNode())).setLate(true);
-    tile::KernelOp kernel = getKernel(shrink);
-    if (!signalling.insert(kernel).second)
-      continue;
-    FailureOr<Value> argument = addCounter(kernel, type);
-    if (failed(argument))
+    tile::KernelOp kernel = makeSignalling(shrink, type);
+    if (!kernel)
       return failure();
-    getPhase<tile::LoraShrinkOp>(shrink).getSignalsMutable().assign(*argument);
-    setLaunchShape(kernel, context.target);
-    // All launches of the kernel, whatever gemm is behind them.
-    context.module.walk([&](plan::LaunchOp other) {
-      if (getKernel(other) == kernel)
-        other.getOutsMutable().append(counter);
-    });
+    shrink.setKernel(kernel.getSymName());
+    shrink.getOutsMutable().append(counter);
   }
   if (hasCounter) {
     gemm.getAwaitsMutable().assign(gemm.getTileCounter());
