@@ -274,10 +274,10 @@ def Tile_GemmOp : Tile_Phase<"gemm", [AttrSizedOperandSegments, IsolatedFromAbov
     - `awaits` after a `tile.quantize` in the same kernel, whose rows the gemm multiplies: it waits in the same way
       until all CTAs have quantized their share. The counter is its `tile_counter`, if it has one, and is not 0
       when the kernel ends. `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
-    - `awaits` of a gemm with `shrunk` rows, alone in its kernel: a `tile.lora_shrink` in the launch before `signals` by
-      the counter's highest bit that earlier launches have ended. The gemm awaits that before it reads rows, and the end of the launch
-      before it only ahead of `shrunk` and its first result. The counter is its `tile_counter`, if it has one.
-      `await-rows` (`tile-rewrite-launches`) makes such gemms.
+    - `awaits` of a gemm with `shrunk` rows, alone in its kernel: a `tile.lora_shrink` in the launch before `signals`,
+      by the highest bit of the counter, that the launches before it have ended. The gemm awaits the bit before it reads
+      rows. It waits for the shrink's launch only before it reads `shrunk` and before its first store. The counter is its
+      `tile_counter`, if it has one. `await-rows` (`tile-rewrite-launches`) makes such gemms.
     - `tile_counter`: a counter of the tiles that CTAs have taken after their first one. Each CTA takes the next tile, so
       that tiles which share data run at about the same time, however long each takes. The counter is 0 when the
       kernel begins and when it ends. `dynamic-scheduler` (`tile-rewrite-launches`) adds it if `config` has `dynamic_scheduler`.

@@ -106,14 +106,19 @@ TILES = {
 }
 
 
+def check_configs(case: Case, runs, gemms: tuple[str, str], device: tuple[str, ...]) -> None:
+    """Compares a layer whose two gemms have these configs with the reference."""
+    configs = [f"--config={kernel}:{config}"
+               for kernel, config in zip(("experts_hidden", "experts_out"), gemms, strict=True)]
+    run = runs.get(case, *device, *for_tokens(case), *APPEND, *configs)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+
+
 @pytest.mark.parametrize("tiles", TILES)
 def test_tiles_of_appended_adapters(tiles, runs):
     case = appended(tiles, 150, adapters=5, rank=16, hidden_size=264, intermediate_size=192, entry="ids", routing={})
-    configs = [f"--config={kernel}:{config}"
-               for kernel, config in zip(("experts_hidden", "experts_out"), TILES[tiles], strict=True)]
-    run = runs.get(case, *SEEDS, *for_tokens(case), *APPEND, *configs)
-    report = run.check()
-    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    check_configs(case, runs, TILES[tiles], SEEDS)
 
 
 #: Rows by tensor maps and by threads, tiles in a fixed and in any order, with more tiles than CTAs.
@@ -131,12 +136,7 @@ def test_rows_ahead_of_their_adapters(form, runs):
     """The second gemm multiplies its rows while the launch of their adapters runs."""
     # Tiles of tokens without adapters have no k tile of the launch before.
     case = appended(form, 3, adapters=2, rank=16, hidden_size=1032, num_experts=24, top_k=8, entry="ids", routing={})
-    configs = [f"--config={kernel}:{config}"
-               for kernel, config in zip(("experts_hidden", "experts_out"), AWAITED[form], strict=True)]
-    options = ("--target=sm_90a", "--device=sim:1-6", *for_tokens(case), *APPEND, *configs)
-    run = runs.get(case, *options)
-    report = run.check()
-    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    check_configs(case, runs, AWAITED[form], ("--target=sm_90a", "--device=sim:1-6"))
 
 
 def test_no_rows_ahead_of_adapters(runs):

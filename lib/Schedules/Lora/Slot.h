@@ -28,9 +28,10 @@ Index findGroupByLanes(ThreadEmitter &emitter, mlir::Value offsets, Index row);
 /// launches before have ended. At the kernel's start, behind its wait for them.
 void signalStart(tile::LoraShrinkOp op, ThreadEmitter &emitter);
 
-/// With `signals`, the sort has ended when the kernel begins, as the launch
-/// before lets it begin late: the kernel may find its rows ahead of the wait
-/// for its input, which all threads call, also twice.
+/// With `signals`, the launch before is late, so that the sort has ended when
+/// the kernel begins: the kernel may look up its rows behind `beginEarly`, and
+/// waits for its input by `waitForInput`. All threads call both; a second call
+/// of `waitForInput` changes nothing.
 void beginEarly(tile::LoraShrinkOp op, ThreadEmitter &emitter);
 void waitForInput(tile::LoraShrinkOp op, ThreadEmitter &emitter);
 
