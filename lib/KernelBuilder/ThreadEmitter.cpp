@@ -378,7 +378,7 @@ I32 ThreadEmitter::getAndAdd(Value value, Value pointer) {
   return combine(/*adds=*/true, value, pointer);
 }
 
-void ThreadEmitter::poll(Value pointer, function_ref<Flag(I32)> goesOn) {
+Operation *ThreadEmitter::poll(Value pointer, function_ref<Flag(I32)> goesOn) {
   auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
   OpBuilder::InsertionGuard guard(b);
   b.createBlock(&loop.getBefore());
@@ -391,6 +391,7 @@ void ThreadEmitter::poll(Value pointer, function_ref<Flag(I32)> goesOn) {
   scf::ConditionOp::create(b, goesOn(found), ValueRange());
   b.createBlock(&loop.getAfter());
   scf::YieldOp::create(b);
+  return found.getDefiningOp();
 }
 
 void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
@@ -402,7 +403,9 @@ void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
 }
 
 void ThreadEmitter::awaitHighestBit(Value pointer) {
-  poll(pointer, [&](I32 found) { return found >= 0; });
+  poll(pointer, [&](I32 found) {
+    return found >= 0;
+  })->setAttr("moec.signal", b.getUnitAttr());
 }
 
 I32 ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {

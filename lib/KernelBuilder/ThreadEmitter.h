@@ -150,7 +150,8 @@ public:
   /// `modulus`, a power of two, the comparison is modulo that.
   void awaitAtLeast(mlir::Value least, mlir::Value pointer,
                     int64_t modulus = 0);
-  /// Polls an i32 of global memory until its highest bit is set.
+  /// Polls an i32 of global memory until its highest bit is set, also before
+  /// the wait for the launch before, which sets it.
   void awaitHighestBit(mlir::Value pointer);
   /// An i32 of an argument that no launch of a run writes, so that it may be
   /// loaded before the wait for the launch before.
@@ -205,7 +206,8 @@ private:
   /// old value.
   I32 combine(bool adds, mlir::Value value, mlir::Value pointer);
   /// Loads an i32 of global memory, acquiring, while `goesOn` holds for it.
-  void poll(mlir::Value pointer, llvm::function_ref<Flag(I32)> goesOn);
+  mlir::Operation *poll(mlir::Value pointer,
+                        llvm::function_ref<Flag(I32)> goesOn);
   mlir::Value makeGlobal(mlir::MemRefType type, mlir::Attribute value,
                          int64_t alignment);
 

@@ -89,7 +89,7 @@ llvm.func @independent_ends(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.form
 llvm.func @awaits(%x: !llvm.ptr<1>, %counter: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
   llvm.br ^bb1
 ^bb1:
-  %0 = llvm.load %counter atomic syncscope("device") acquire {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+  %0 = llvm.load %counter atomic syncscope("device") acquire {alignment = 4 : i64, moec.signal} : !llvm.ptr<1> -> i32
   %1 = llvm.icmp "sge" %0, %c : i32
   llvm.cond_br %1, ^bb1, ^bb2
 ^bb2:
@@ -98,6 +98,12 @@ llvm.func @awaits(%x: !llvm.ptr<1>, %counter: !llvm.ptr<1>, %c: i32) attributes 
   %3 = llvm.atomicrmw add %counter, %2 syncscope("device") monotonic : !llvm.ptr<1>, i32
   nvvm.griddepcontrol wait
   llvm.store %3, %x : i32, !llvm.ptr<1>
+  llvm.return
+}
+llvm.func @polls_another(%x: !llvm.ptr<1>) attributes {nvvm.kernel} {
+  // expected-error@+1 {{accesses global memory}}
+  %0 = llvm.load %x atomic syncscope("device") acquire {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+  nvvm.griddepcontrol wait
   llvm.return
 }
 llvm.func @awaits_and_stores(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {

@@ -35,6 +35,8 @@ constexpr llvm::StringLiteral kFormAttr = "moec.form";
 /// On the barrier up to which a kernel of the form `ahead` does not access
 /// memory of launches that it may overlap.
 constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
+/// On the acquire load of a counter that the launch before sets.
+constexpr llvm::StringLiteral kSignalAttr = "moec.signal";
 /// On a barrier behind which a kernel knows that launches have ended that come
 /// before the launch before it.
 constexpr llvm::StringLiteral kEndsAwaitAttr = "moec.ends_await";
@@ -146,17 +148,11 @@ private:
         return report(op, "ends the kernel");
       bool passes = passing == Passing::All ||
                     (passing == Passing::AllButStores && !isStore(op)) ||
-                    isPoll(op) || (form && form.getIndependent());
+                    op.hasAttr(kSignalAttr) || (form && form.getIndependent());
       if (!passes && isAccess(op))
         return report(op, "accesses global memory");
     }
     return false;
-  }
-
-  /// An acquire load orders what follows it itself.
-  static bool isPoll(Operation &op) {
-    auto load = dyn_cast<LLVM::LoadOp>(op);
-    return load && load.getOrdering() == LLVM::AtomicOrdering::acquire;
   }
 
   /// Counters that a launch shares with those before it alone may change.

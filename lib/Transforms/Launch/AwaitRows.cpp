@@ -27,8 +27,6 @@ public:
   void leave(const RewriteSite &) override {}
 
 private:
-  /// The launch that clears the counter; null if there is none.
-  plan::LaunchOp findRanking(plan::LaunchOp product);
   /// The adapters of the same rows that an earlier shrink has found; null if
   /// there is none.
   Value findAdapters(plan::LaunchOp shrink);
@@ -53,16 +51,6 @@ std::vector<RewriteSite> AwaitRows::match() {
     return !getSchedule(product)->as<AwaitsRows>();
   });
   return sites;
-}
-
-plan::LaunchOp AwaitRows::findRanking(plan::LaunchOp product) {
-  Value offsets =
-      getPassed(product, getPhase<tile::GemmOp>(product).getOffsets());
-  plan::LaunchOp ranking = findWriter(product, offsets);
-  return ranking && ranking.getStream() == product.getStream() &&
-                 getPhase<tile::SortByExpertOp>(ranking)
-             ? ranking
-             : nullptr;
 }
 
 Value AwaitRows::findAdapters(plan::LaunchOp shrink) {
@@ -95,7 +83,7 @@ std::string AwaitRows::whyIllegal(const RewriteSite::Occurrence &occurrence) {
     return "no launch on its stream stands before the shrink";
   if (!findAdapters(shrink))
     return "no earlier shrink finds the adapters of the rows";
-  plan::LaunchOp ranking = findRanking(product);
+  plan::LaunchOp ranking = findSort(product, gemm);
   if (!ranking || ranking == before)
     return "no earlier sort can clear a counter";
   // Others count tiles by it, in lower bits.
@@ -160,7 +148,7 @@ LogicalResult AwaitRows::commit(const RewriteSite &site) {
   Type type;
   for (const RewriteSite::Occurrence &occurrence : site.occurrences) {
     plan::LaunchOp shrink = occurrence[0], launch = occurrence[1];
-    Value counter = getCounter(findRanking(launch), symbols);
+    Value counter = getCounter(findSort(launch, gemm), symbols);
     type = counter.getType();
     Value found = getPassed(launch, gemm.getAdapters());
     launch->replaceUsesOfWith(found, findAdapters(shrink));

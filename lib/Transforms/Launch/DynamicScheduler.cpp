@@ -33,11 +33,8 @@ private:
 } // namespace
 
 plan::LaunchOp DynamicScheduler::findRanking(plan::LaunchOp launch) {
-  Value offsets =
-      getPassed(launch, getPhase<tile::GemmOp>(launch).getOffsets());
-  plan::LaunchOp ranking = offsets ? findWriter(launch, offsets) : nullptr;
-  if (!ranking || ranking.getStream() != launch.getStream() ||
-      !getPhase<tile::SortByExpertOp>(ranking))
+  plan::LaunchOp ranking = findSort(launch, getPhase<tile::GemmOp>(launch));
+  if (!ranking)
     return nullptr;
   // Joined gemms do not reset the counter.
   for (Operation *op = launch->getPrevNode(); op != ranking;

@@ -28,8 +28,6 @@ private:
   tile::GemmOp getLastProduct(plan::LaunchOp launch);
   /// The counter that the gemm has already; null if it has none.
   Value getOwnCounter(plan::LaunchOp launch);
-  /// The launch that can clear a counter; null if there is none.
-  plan::LaunchOp findRanking(plan::LaunchOp launch);
 
   MergedKernels kernels;
 };
@@ -64,15 +62,6 @@ Value JoinSums::getOwnCounter(plan::LaunchOp launch) {
                                                : product.getTileCounter());
 }
 
-plan::LaunchOp JoinSums::findRanking(plan::LaunchOp launch) {
-  Value offsets = getPassed(launch, getLastProduct(launch).getOffsets());
-  plan::LaunchOp ranking = findWriter(launch, offsets);
-  return ranking && ranking.getStream() == launch.getStream() &&
-                 getPhase<tile::SortByExpertOp>(ranking)
-             ? ranking
-             : nullptr;
-}
-
 std::string JoinSums::whyIllegal(const RewriteSite &site) {
   plan::LaunchOp launch = site.getLaunch(0);
   tile::LoadAttr load = getKernel(launch).getLoadAttr();
@@ -83,7 +72,7 @@ std::string JoinSums::whyIllegal(const RewriteSite &site) {
       product, getPhase<tile::GatherReduceOp>(site.getLaunch(1)), load);
   if (!why.empty())
     return why;
-  if (!getOwnCounter(launch) && !findRanking(launch))
+  if (!getOwnCounter(launch) && !findSort(launch, product))
     return "no earlier sort can clear a counter for this gemm";
   if (!getParameter("always").value_or(0))
     return "the time of sums in the gemm's kernel has not been measured; the "
@@ -95,7 +84,7 @@ LogicalResult JoinSums::commit(const RewriteSite &site) {
   plan::LaunchOp first = site.getLaunch(0), second = site.getLaunch(1);
   Value counter = getOwnCounter(first);
   if (!counter)
-    counter = getCounter(findRanking(first), symbols);
+    counter = getCounter(findSort(first, getLastProduct(first)), symbols);
   SmallVector<Value> outs;
   if (!llvm::is_contained(first.getOuts(), counter))
     outs.push_back(counter);

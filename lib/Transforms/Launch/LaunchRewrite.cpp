@@ -38,6 +38,16 @@ std::vector<RewriteSite> LaunchRewrite::matchPairs(
   return sites;
 }
 
+plan::LaunchOp LaunchRewrite::findSort(plan::LaunchOp launch,
+                                       tile::GemmOp product) {
+  Value offsets = getPassed(launch, product.getOffsets());
+  plan::LaunchOp sort = offsets ? findWriter(launch, offsets) : nullptr;
+  return sort && sort.getStream() == launch.getStream() &&
+                 getPhase<tile::SortByExpertOp>(sort)
+             ? sort
+             : nullptr;
+}
+
 SmallVector<TokenPoint> LaunchRewrite::getPoints(const RewriteSite &site) {
   SmallVector<TokenPoint> points;
   for (const RewriteSite::Occurrence &occurrence : site.occurrences)

@@ -143,6 +143,10 @@ protected:
   std::vector<RewriteSite>
   matchPairs(llvm::function_ref<bool(plan::LaunchOp, plan::LaunchOp)> accepts);
 
+  /// The launch of the sort, on the same stream, that the offsets of a launch's
+  /// gemm come from; null if there is none. It can clear a counter.
+  plan::LaunchOp findSort(plan::LaunchOp launch, tile::GemmOp product);
+
   /// The only phase of a launch with its config and its kernel's load, or the
   /// given load.
   PhaseForm getForm(plan::LaunchOp launch, tile::LoadAttr load = {});

@@ -76,11 +76,8 @@ std::vector<RewriteSite> QuantizeInputs::match() {
 }
 
 plan::LaunchOp QuantizeInputs::findRanking(plan::LaunchOp launch) {
-  Value offsets =
-      getPassed(launch, getPhase<tile::GemmOp>(launch).getOffsets());
-  plan::LaunchOp ranking = findWriter(launch, offsets);
-  if (!ranking || ranking.getStream() != launch.getStream() ||
-      !getPhase<tile::SortByExpertOp>(ranking))
+  plan::LaunchOp ranking = findSort(launch, getPhase<tile::GemmOp>(launch));
+  if (!ranking)
     return nullptr;
   // Other users of the counter leave it nonzero or, like this one, need it 0.
   auto counts = [&](Operation *op) {
